@@ -1,0 +1,51 @@
+# How Skein's own targets are compiled.
+
+# Warnings, include paths and sanitizers for a target of ours.
+function(skein_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Werror)
+  target_include_directories(${target}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  if(SKEIN_SANITIZE)
+    # -O1: coroutines at -O0 are slow under sanitizers and hide nothing that -O1 would show.
+    target_compile_options(${target} PUBLIC -fsanitize=${SKEIN_SANITIZE} -fno-sanitize-recover=all -O1 -g)
+    target_link_options(${target} PUBLIC -fsanitize=${SKEIN_SANITIZE})
+  endif()
+endfunction()
+
+# A library that is installed: target skein_NAME, known to users as skein::NAME.
+function(skein_library name)
+  add_library(skein_${name} STATIC ${ARGN})
+  add_library(skein::${name} ALIAS skein_${name})
+  set_target_properties(skein_${name} PROPERTIES EXPORT_NAME ${name})
+  skein_target(skein_${name})
+endfunction()
+
+# Torch's headers take 15 s a file: compile them once. They are not ours to warn about.
+function(skein_torch_headers target)
+  target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+  if(target STREQUAL "skein_torch")
+    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM skein_torch)
+  endif()
+endfunction()
+
+# A test program from FILES…; every case in it becomes a ctest test. LABEL is its folder.
+function(skein_test name)
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "FILES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_FILES})
+  skein_target(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main)
+  if(arg_TORCH)
+    skein_torch_headers(${name})
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1")
+endfunction()

@@ -1,0 +1,67 @@
+#include "core/arena.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace skein {
+namespace {
+
+constexpr std::size_t kCacheLineFloats = 16;
+
+std::size_t align(std::size_t count) {
+  return (count + kCacheLineFloats - 1) / kCacheLineFloats * kCacheLineFloats;
+}
+
+class HeapMemory final : public Memory {
+ public:
+  explicit HeapMemory(std::size_t count) : count_(count) {
+    const std::size_t bytes = std::max<std::size_t>(align(count), kCacheLineFloats) * sizeof(float);
+    data_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    if (!data_) throw std::bad_alloc();
+    std::memset(data_.get(), 0, bytes);
+  }
+  Span span() const override { return {data_.get(), count_}; }
+
+ private:
+  struct Free {
+    void operator()(float* data) const { std::free(data); }
+  };
+  std::size_t count_;
+  std::unique_ptr<float, Free> data_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> allocate_on_heap(std::size_t count) {
+  return std::make_unique<HeapMemory>(count);
+}
+
+Arena::Arena(const std::vector<Parameter>& parameters, Allocate allocate)
+    : allocate_(std::move(allocate)) {
+  for (const Parameter& parameter : parameters) {
+    slots_.push_back({parameter.name, {size_, parameter.count}});
+    size_ += align(parameter.count);
+  }
+  parameters_ = allocate_(size_);
+  gradients_ = allocate_(size_);
+}
+
+Span Arena::plane(const std::string& name) {
+  auto& memory = planes_[name];
+  if (!memory) memory = allocate_(size_);
+  return memory->span();
+}
+
+int Arena::slot_at(std::size_t offset) const {
+  const auto after = std::upper_bound(
+      slots_.begin(), slots_.end(), offset,
+      [](std::size_t value, const Slot& slot) { return value < slot.range.offset; });
+  // An empty parameter shares its offset with the next one; the last of those holds the element.
+  if (after == slots_.begin()) return -1;
+  const Slot& slot = *(after - 1);
+  return offset < slot.range.end() ? static_cast<int>(after - slots_.begin()) - 1 : -1;
+}
+
+}  // namespace skein

@@ -1,0 +1,74 @@
+#include "core/rng.h"
+
+#include <bit>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "core/check.h"
+
+namespace skein {
+namespace {
+
+std::uint64_t splitmix(std::uint64_t& x) {
+  x += 0x9e3779b97f4a7c15u;
+  std::uint64_t z = x;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+Rng::Rng(std::uint64_t seed) : seed_(seed) {
+  std::uint64_t x = seed;
+  for (auto& word : state_) word = splitmix(x);
+}
+
+Rng Rng::split(std::uint64_t stream) const {
+  std::uint64_t x = seed_ ^ std::rotl(stream, 32);
+  const std::uint64_t mixed = splitmix(x);
+  x = mixed + stream;
+  return Rng(splitmix(x));
+}
+
+Rng::result_type Rng::operator()() {
+  const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
+  const std::uint64_t t = state_[1] << 17;
+  state_[2] ^= state_[0];
+  state_[3] ^= state_[1];
+  state_[1] ^= state_[2];
+  state_[0] ^= state_[3];
+  state_[2] ^= t;
+  state_[3] = std::rotl(state_[3], 45);
+  return result;
+}
+
+double Rng::uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
+
+double Rng::uniform(double low, double high) { return low + (high - low) * uniform(); }
+
+double Rng::normal() {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
+  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+}
+
+double Rng::exponential(double rate) { return -std::log(1.0 - uniform()) / rate; }
+
+std::uint64_t Rng::below(std::uint64_t bound) {
+  SKEIN_CHECK(bound > 0, "below(0)");
+  const std::uint64_t limit = max() - max() % bound;
+  std::uint64_t draw = (*this)();
+  while (draw >= limit) draw = (*this)();
+  return draw % bound;
+}
+
+std::vector<std::uint32_t> Rng::permutation(std::uint32_t count) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  for (std::uint32_t i = count; i > 1; --i) std::swap(order[i - 1], order[below(i)]);
+  return order;
+}
+
+}  // namespace skein

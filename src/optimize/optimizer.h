@@ -1,0 +1,42 @@
+// Turns gradients into new parameters, range by range.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/span.h"
+
+namespace skein {
+
+// How one update is to be made; the same on every worker that takes part in it.
+struct UpdateContext {
+  double learning_rate = 0;
+  float gradient_scale = 1;  // gradients are multiplied by this first (averaging, clipping)
+  std::int64_t step = 1;     // 1 for the first update (AdamW's bias correction)
+};
+
+// Elementwise: the update of an element depends on its own gradient, parameter and state alone. So a
+// plane may be updated in any ranges and any order, once per element and step, with the same result.
+// Not thread-safe.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // Updates `range` of the whole plane `parameters` from the same range of `gradients`, and leaves
+  // those gradients zero for the next step. Both planes have the arena's size.
+  virtual void update(Range range, Span parameters, Span gradients, const UpdateContext& context) = 0;
+
+  // Limits state to `ranges` (sorted, disjoint) and drops the rest: a worker that updates only its
+  // shard needs only the shard's state. Kept ranges keep their values; new ones start at zero.
+  // Before the first call the whole plane is owned.
+  virtual void own(std::vector<Range> ranges) = 0;
+  virtual const std::vector<Range>& owned() const = 0;
+
+  // State vectors by name ("momentum"; "exp_avg", "exp_avg_sq"), each laid out as the owned ranges
+  // one after the other. Empty for plain SGD. For checkpoints: write through the spans to restore.
+  virtual std::map<std::string, Span> state() = 0;
+};
+
+}  // namespace skein
