@@ -17,16 +17,18 @@ struct UpdateContext {
   std::int64_t step = 1;     // 1 for the first update (AdamW's bias correction)
 };
 
-// Elementwise: the update of an element depends on its own gradient, parameter and state alone. So a
-// plane may be updated in any ranges and any order, once per element and step, with the same result.
-// Not thread-safe.
+// Elementwise: the update of an element depends on its own gradient, parameter and state alone. So
+// a plane may be updated in any ranges and any order, once per element and step, with the same
+// result. Not thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   // Updates `range` of the whole plane `parameters` from the same range of `gradients`, and leaves
   // those gradients zero for the next step. Both planes have the arena's size.
-  virtual void update(Range range, Span parameters, Span gradients, const UpdateContext& context) = 0;
+  // All of `range` must be owned.
+  virtual void update(Range range, Span parameters, Span gradients,
+                      const UpdateContext& context) = 0;
 
   // Limits state to `ranges` (sorted, disjoint) and drops the rest: a worker that updates only its
   // shard needs only the shard's state. Kept ranges keep their values; new ones start at zero.

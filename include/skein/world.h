@@ -1,0 +1,60 @@
+// The workers of one training run, as one of them sees it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "skein/error.h"
+
+namespace skein {
+
+struct JoinOptions {
+  // How workers reach each other. "local": processes of one host. The only one in this build.
+  std::string fabric = "local";
+
+  // The longest that any operation waits for a peer, joining included.
+  std::chrono::nanoseconds patience = std::chrono::seconds(60);
+
+  // Makes one host behave like hosts on a slow network: every worker has a full-duplex link of this
+  // many bytes per second (0: unlimited) and every message takes this much longer.
+  double emulate_bytes_per_second = 0;
+  std::chrono::nanoseconds emulate_latency{0};
+};
+
+// Move-only. Must outlive every Distributed made with it. Not thread-safe.
+class World {
+ public:
+  // Joins the run that the launcher's environment describes (skein run, torchrun, mpirun, srun) and
+  // blocks until all its workers are there. Without a launcher: a world of one. Throws ConfigError
+  // for an environment that is set only in part, IoError when a worker does not come.
+  static World join(const JoinOptions& options = {});
+
+  World(World&&) noexcept;
+  World& operator=(World&&) noexcept;
+  ~World();  // peers that still wait for this worker get IoError
+
+  int rank() const;
+  int size() const;
+  std::string fabric() const;
+
+  // Blocks until every worker has called it.
+  void barrier();
+
+  // Every worker's `values`, added up; the same bits on every worker. All pass the same number. For
+  // figures such as losses and counts: exact for integers below 2^24 times the number of workers.
+  std::vector<double> sum(const std::vector<double>& values);
+
+  // Tells the other workers why this one is about to end; they get IoError with this text.
+  void fail(const std::string& reason);
+
+  class Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit World(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace skein

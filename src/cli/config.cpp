@@ -1,0 +1,98 @@
+#include "cli/config.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "cli/suggest.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+int line_of(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
+
+[[noreturn]] void refuse(const std::string& path, int line, const std::string& what) {
+  throw ConfigError(fmt::format("{}:{}: {}", path, line, what));
+}
+
+std::string scalar(const toml::node& node, const std::string& key, const std::string& path) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  refuse(path, line_of(node),
+         fmt::format("the value of '{}' is a {}: expected text, a number, true, false or a list of "
+                     "these",
+                     key,
+                     node.is_table()   ? "table"
+                     : node.is_array() ? "nested list"
+                                       : "date or time"));
+}
+
+ConfigEntry entry(const std::string& key, const toml::node& node, const std::string& path) {
+  ConfigEntry out{key, "", node.is_boolean(), line_of(node)};
+  const toml::array* list = node.as_array();
+  if (list == nullptr) {
+    out.value = scalar(node, key, path);
+    return out;
+  }
+  for (const toml::node& item : *list) {
+    if (!out.value.empty()) out.value += ',';
+    out.value += scalar(item, key, path);
+  }
+  return out;
+}
+
+void add_table(const std::string& name, const toml::table& table, const std::string& path,
+               std::vector<ConfigEntry>& out) {
+  static const std::vector<std::string> known{"strategy", "model", "data"};
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    refuse(path, line_of(table),
+           fmt::format("unknown table [{}]: expected [{}]{}", name, fmt::join(known, "], ["),
+                       did_you_mean(name, known)));
+  for (const auto& [key, node] : table) {
+    const std::string full = fmt::format("{}.{}", name, key.str());
+    ConfigEntry setting = entry(full, node, path);
+    out.push_back({"set", full + "=" + setting.value, false, setting.line});
+  }
+}
+
+}  // namespace
+
+std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path) {
+  toml::table root;
+  try {
+    root = toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    refuse(path, static_cast<int>(error.source().begin.line), std::string(error.description()));
+  }
+  std::vector<ConfigEntry> out;
+  for (const auto& [key, node] : root) {
+    const std::string name(key.str());
+    if (const toml::table* table = node.as_table())
+      add_table(name, *table, path, out);
+    else
+      out.push_back(entry(name, node, path));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const ConfigEntry& a, const ConfigEntry& b) {
+    return a.line < b.line;  // toml++ sorts by key
+  });
+  return out;
+}
+
+std::vector<ConfigEntry> read_config(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad())
+    throw ConfigError(
+        fmt::format("--config {}: cannot read the file: {}", path, std::strerror(errno)));
+  return parse_config(text, path);
+}
+
+}  // namespace skein

@@ -1,0 +1,133 @@
+// skein doctor: what is built in, what this machine has, and what is missing.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/host.h"
+#include "cli/json_output.h"
+#include "core/units.h"
+#include "launch/environment.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+#include "torch/train/version.h"
+
+namespace skein {
+namespace {
+
+// Something that is missing or slow, and what to do about it.
+struct Advice {
+  std::string problem, remedy;
+};
+
+struct Diagnosis {
+  HostFacts host;
+  std::vector<std::string> strategies = strategy_names();
+  std::vector<std::string> fabrics{"local"};
+  std::vector<std::string> absent_fabrics{"tcp", "mpi", "nccl"};
+  std::string torch = torch_version();
+  std::string launcher;  // in words
+  std::vector<Advice> advice;
+};
+
+std::string describe_launcher(std::vector<Advice>& advice) {
+  try {
+    const auto placement = detect(process_environment);
+    if (!placement) return "none: alone, train starts its own workers";
+    return fmt::format("{}: rank {} of {}, {} of {} on this host", placement->launcher,
+                       placement->rank, placement->size, placement->local_rank,
+                       placement->local_size);
+  } catch (const ConfigError& error) {
+    advice.push_back({error.what(), "unset these variables, or start through the launcher"});
+    return "unclear";
+  }
+}
+
+Diagnosis diagnose() {
+  Diagnosis out;
+  out.host = inspect_host();
+  out.launcher = describe_launcher(out.advice);
+  if (out.host.blas == "reference BLAS")
+    out.advice.push_back({"torch uses the reference BLAS, which is many times slower than others",
+                          "apt install libopenblas0-pthread"});
+  const auto need = [&](bool there, const char* what, const char* since) {
+    if (!there)
+      out.advice.push_back(
+          {fmt::format("the kernel does not offer {}: workers cannot run", what),
+           fmt::format("Linux {} or newer, and a container that allows it", since)});
+  };
+  need(out.host.memfd, "memfd", "3.17");
+  need(out.host.futex, "futex", "2.6");
+  need(out.host.pidfd, "pidfd", "5.3");
+  if (out.host.huge_pages == "never")
+    out.advice.push_back({"transparent huge pages are off: large copies take longer",
+                          "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
+  return out;
+}
+
+void print(const Diagnosis& diagnosis) {
+  const HostFacts& host = diagnosis.host;
+  const auto yes = [](bool value) { return value ? "yes" : "no"; };
+  fmt::print("skein       {}\n", SKEIN_VERSION);
+  fmt::print("torch       {}\n", diagnosis.torch);
+  fmt::print("strategies  {}\n", fmt::join(diagnosis.strategies, ", "));
+  fmt::print("fabrics     {} (not in this build: {})\n", fmt::join(diagnosis.fabrics, ", "),
+             fmt::join(diagnosis.absent_fabrics, ", "));
+  fmt::print("cores       {}\n", host.cores);
+  fmt::print("memory      {}, {} available\n", print_bytes(static_cast<double>(host.memory_bytes)),
+             print_bytes(static_cast<double>(host.available_bytes)));
+  fmt::print("BLAS        {}{}\n", host.blas,
+             host.blas_path.empty() ? "" : fmt::format(" ({})", host.blas_path));
+  fmt::print("kernel      memfd {}, futex {}, pidfd {}, huge pages {}\n", yes(host.memfd),
+             yes(host.futex), yes(host.pidfd), host.huge_pages);
+  fmt::print("launcher    {}\n", diagnosis.launcher);
+  for (const Advice& advice : diagnosis.advice)
+    fmt::print("warning     {}\n            to get it: {}\n", advice.problem, advice.remedy);
+  if (diagnosis.advice.empty()) fmt::print("nothing is missing\n");
+}
+
+nlohmann::json figures(const Diagnosis& diagnosis) {
+  const HostFacts& host = diagnosis.host;
+  nlohmann::json advice = nlohmann::json::array();
+  for (const Advice& each : diagnosis.advice)
+    advice.push_back({{"problem", each.problem}, {"remedy", each.remedy}});
+  return {{"torch", diagnosis.torch},
+          {"strategies", diagnosis.strategies},
+          {"fabrics", diagnosis.fabrics},
+          {"absent_fabrics", diagnosis.absent_fabrics},
+          {"cores", host.cores},
+          {"memory_bytes", host.memory_bytes},
+          {"available_bytes", host.available_bytes},
+          {"blas", host.blas},
+          {"blas_path", host.blas_path},
+          {"memfd", host.memfd},
+          {"futex", host.futex},
+          {"pidfd", host.pidfd},
+          {"huge_pages", host.huge_pages},
+          {"launcher", diagnosis.launcher},
+          {"warnings", advice}};
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Invocation& invocation) {
+  CLI::App& command =
+      *app.add_subcommand("doctor", "say what is built in, what is seen here and what is missing");
+  command.footer("Example: skein doctor --json doctor.json");
+  auto options = std::make_shared<CommandOptions>(command);
+  options->declare_common();
+  command.callback([options, &invocation] {
+    invocation.action = [options] {
+      options->read_config_file();
+      const JsonOutput json(options->json(), "doctor");
+      const Diagnosis diagnosis = diagnose();
+      if (!options->quiet()) print(diagnosis);
+      json.write(figures(diagnosis), options->seed(), options->config());
+      return 0;
+    };
+  });
+}
+
+}  // namespace skein

@@ -1,0 +1,47 @@
+#include "cli/json_output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "skein/error.h"
+#include "torch/atomic_file.h"
+
+namespace skein {
+
+void check_can_create(const std::string& option, const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}", option, path, why));
+  };
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) refuse("this is a folder: expected the name of a file");
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (!fs::is_directory(folder, ignored)) refuse(fmt::format("there is no folder '{}'", folder));
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    refuse(fmt::format("cannot write in '{}': {}", folder, std::strerror(errno)));
+}
+
+JsonOutput::JsonOutput(std::string path, std::string command)
+    : path_(std::move(path)), command_(std::move(command)) {
+  if (!path_.empty()) check_can_create("--json", path_);
+}
+
+void JsonOutput::write(nlohmann::json figures, std::uint64_t seed, nlohmann::json config) const {
+  if (path_.empty()) return;
+  figures["command"] = command_;
+  figures["version"] = SKEIN_VERSION;
+  figures["seed"] = seed;
+  figures["config"] = std::move(config);
+  const std::string text = figures.dump(2) + "\n";
+  AtomicFile file(path_);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace skein

@@ -1,0 +1,28 @@
+// The file that --json names.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace skein {
+
+// ConfigError, naming `option`, unless a file can be made at `path`: its folder exists and may be
+// written, and `path` is no folder itself. For every file that is written only at the end: a run
+// must not end with its results lost.
+void check_can_create(const std::string& option, const std::string& path);
+
+// One JSON object; it appears when it is complete. Does nothing when `path` is empty.
+class JsonOutput {
+ public:
+  // Checks `path` at once.
+  JsonOutput(std::string path, std::string command);
+
+  // Writes `figures` with command, version, seed and config added.
+  void write(nlohmann::json figures, std::uint64_t seed, nlohmann::json config) const;
+
+ private:
+  std::string path_, command_;
+};
+
+}  // namespace skein

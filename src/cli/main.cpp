@@ -1,0 +1,95 @@
+// skein COMMAND: exit code 0 for success, 2 for an error of the user's (options, files), 1 for
+// anything else that went wrong.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/suggest.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+Invocation read_arguments(int argc, char** argv) {
+  Invocation out;
+  out.arguments.assign(argv + 1, argv + argc);
+  return out;
+}
+
+// What the parser is to see. `run` has another program's options after its own: they are not ours
+// to parse.
+std::vector<std::string> split_program(Invocation& invocation) {
+  std::vector<std::string> ours = invocation.arguments;
+  if (ours.empty() || ours.front() != "run") return ours;
+  const auto dashes = std::find(ours.begin(), ours.end(), "--");
+  if (dashes == ours.end()) return ours;
+  invocation.program.assign(dashes + 1, ours.end());
+  ours.erase(dashes, ours.end());
+  return ours;
+}
+
+std::string unknown_word(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    std::vector<std::string> commands;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands.push_back(command->get_name());
+    const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+    return fmt::format("unknown command '{}': expected {}{}", word, fmt::join(commands, ", "),
+                       did_you_mean(word, commands));
+  }
+  const CLI::App& command = *chosen.front();
+  const auto words = command.remaining();
+  const std::string word = words.empty() ? "" : words.front();
+  if (!word.starts_with("-")) return fmt::format("unexpected '{}'", word);
+  std::vector<std::string> names;
+  for (const std::string& name : option_names(command)) names.push_back("--" + name);
+  const std::string name = word.substr(0, word.find('='));
+  return fmt::format("unknown option '{}'{}", name, did_you_mean(name, names));
+}
+
+std::string prefix(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? "skein" : "skein " + chosen.front()->get_name();
+}
+
+int say(const CLI::App& app, const std::string& message, int code) {
+  fmt::print(stderr, "{}: {}\n", prefix(app), message);
+  return code;
+}
+
+int run_command_line(int argc, char** argv) {
+  Invocation invocation = read_arguments(argc, argv);
+  CLI::App app{"Trains PyTorch models on many workers, on slow networks and unequal machines."};
+  app.name("skein");
+  app.set_version_flag("--version", "skein " SKEIN_VERSION, "print the version and end");
+  app.set_help_flag("-h,--help", "print this and end; skein COMMAND --help says more");
+  app.require_subcommand(0, 1);
+  try {
+    add_train(app, invocation);
+    add_run(app, invocation);
+    add_doctor(app, invocation);
+    auto arguments = split_program(invocation);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
+    if (!invocation.action) throw ConfigError("which command? skein --help lists them");
+    return invocation.action();
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help, --version
+  } catch (const CLI::ExtrasError&) {
+    return say(app, unknown_word(app), 2);
+  } catch (const CLI::ParseError& error) {
+    return say(app, error.what(), 2);
+  } catch (const ConfigError& error) {
+    return say(app, error.what(), 2);
+  } catch (const std::exception& error) {
+    return say(app, error.what(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace skein
+
+int main(int argc, char** argv) { return skein::run_command_line(argc, argv); }

@@ -1,0 +1,89 @@
+// What the subcommands share: how an option is declared, checked, and read from a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace skein {
+
+// What the user typed, and what is to be done about it.
+struct Invocation {
+  std::vector<std::string> arguments;  // after the program's own name
+  std::vector<std::string> program;    // of `run`: what follows the first --
+  std::function<int()> action;         // the chosen subcommand; returns the exit code
+};
+
+// The options of one subcommand. Every value is checked as it is read; what is wrong is a
+// ConfigError that names the option, the value and what is allowed. The variables behind the
+// options keep their values, which --help shows as defaults, unless the option is given. They must
+// live as long as the parser.
+//
+// Every subcommand also has --json, --config, --seed and --quiet: declare_common() adds them, last.
+class CommandOptions {
+ public:
+  explicit CommandOptions(CLI::App& command);
+
+  void declare_common();
+  void group(const std::string& title) { group_ = title; }  // of the options declared from here on
+
+  CLI::Option* flag(const std::string& name, bool& target, const std::string& help);
+  CLI::Option* text(const std::string& name, std::string& target, const std::string& kind,
+                    const std::string& help);
+  CLI::Option* choice(const std::string& name, std::string& target,
+                      const std::vector<std::string>& allowed, const std::string& help);
+  CLI::Option* integer(const std::string& name, std::int64_t& target, std::int64_t low,
+                       const std::string& kind, const std::string& help,
+                       std::int64_t high = std::numeric_limits<std::int64_t>::max());
+  CLI::Option* integer(const std::string& name, int& target, int low, int high,
+                       const std::string& kind, const std::string& help);
+  // A finite number; `allowed` describes in words what `check` accepts.
+  CLI::Option* number(const std::string& name, double& target, const std::string& allowed,
+                      std::function<bool(double)> check, const std::string& help);
+  CLI::Option* duration(const std::string& name, std::chrono::nanoseconds& target,
+                        const std::string& help);
+  CLI::Option* bandwidth(const std::string& name, double& target, const std::string& help);
+  // May be given several times.
+  CLI::Option* repeated(const std::string& name, std::vector<std::string>& target,
+                        const std::string& kind, const std::string& help);
+
+  // To be called once, when the command line has been parsed: takes from the --config file every
+  // option that the command line does not give. Unknown keys are errors with near matches.
+  void read_config_file();
+
+  // --set of the file, which those of the command line override.
+  const std::vector<std::string>& config_sets() const { return config_sets_; }
+
+  bool given(const std::string& name) const;  // on the command line or in the file
+
+  // Every option with its value, given or not: the `config` of --json.
+  nlohmann::json config() const;
+
+  const std::string& json() const { return json_; }
+  std::uint64_t seed() const { return seed_; }
+  bool quiet() const { return quiet_; }
+
+ private:
+  using Read = std::function<void(const std::string&)>;
+  CLI::Option* add(const std::string& name, Read read, const std::string& kind,
+                   const std::string& help, const std::string& value);
+
+  CLI::App& command_;
+  std::string group_ = "Options";
+  std::string json_, config_;
+  std::uint64_t seed_ = 1;
+  bool quiet_ = false;
+  std::vector<std::string> config_sets_;
+};
+
+// The long names of a subcommand's options, without dashes.
+std::vector<std::string> option_names(const CLI::App& command);
+
+}  // namespace skein

@@ -1,0 +1,79 @@
+// skein run: any program as the workers of a run on this host.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/json_output.h"
+#include "core/clock.h"
+#include "launch/launcher.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+constexpr int kMostWorkers = 4096;
+
+struct RunCommand {
+  explicit RunCommand(CLI::App& command) : command(command), options(command) {
+    options.integer("-n,--workers", launch.workers, 1, kMostWorkers, "N", "how many to start");
+    options.text("--log-dir", launch.log_dir, "DIR",
+                 "keep the output of ranks 1 and up in DIR/rank-K.log");
+    options.flag("--show-all", launch.show_all,
+                 "print the output of all ranks, each line with [rank] in front");
+    options.declare_common();
+  }
+
+  void find_program(const Invocation& invocation) {
+    const auto before_dashes = command.remaining();
+    launch.argv = before_dashes;
+    launch.argv.insert(launch.argv.end(), invocation.program.begin(), invocation.program.end());
+    if (!before_dashes.empty() && before_dashes.front().starts_with("-"))
+      throw CLI::ExtrasError(command.get_name(), before_dashes);
+    if (!before_dashes.empty() && !invocation.program.empty())
+      throw ConfigError(fmt::format("unexpected '{}' before --", before_dashes.front()));
+    if (launch.argv.empty())
+      throw ConfigError("which program? Usage: skein run -n 4 -- PROGRAM ARGUMENTS...");
+  }
+
+  int operator()(const Invocation& invocation) {
+    find_program(invocation);
+    options.read_config_file();
+    const JsonOutput json(options.json(), "run");
+    launch.extra_env["SKEIN_SEED"] = std::to_string(options.seed());
+    const SteadyClock clock;
+    const Time begin = clock.now();
+    const int code = skein::launch(launch);
+    json.write({{"workers", launch.workers},
+                {"program", launch.argv},
+                {"exit_code", code},
+                {"seconds", seconds(clock.now() - begin)}},
+               options.seed(), options.config());
+    return code;
+  }
+
+  CLI::App& command;
+  LaunchOptions launch;
+  CommandOptions options;
+};
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("run", "start N copies of any program as workers");
+  command.prefix_command();
+  command.footer(
+      "skein run [OPTIONS] -- PROGRAM [ARGUMENTS...]\n\n"
+      "Workers find their place in SKEIN_RANK, SKEIN_SIZE and SKEIN_RUN, and the seed in "
+      "SKEIN_SEED.\n"
+      "Rank 0 prints here. When one worker fails, the others are ended and the first failure is\n"
+      "shown.\n\n"
+      "Example: skein run -n 4 -- ./train_your_model --epochs 3");
+  auto run = std::make_shared<RunCommand>(command);
+  command.callback([run, &invocation] {
+    invocation.action = [run, &invocation] { return (*run)(invocation); };
+  });
+}
+
+}  // namespace skein

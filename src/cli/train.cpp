@@ -1,0 +1,98 @@
+// skein train: as launcher of worker processes, or as one of them.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/train_options.h"
+#include "launch/board.h"
+#include "launch/environment.h"
+#include "launch/launcher.h"
+#include "skein/error.h"
+#include "torch/train/train.h"
+
+namespace skein {
+namespace {
+
+// As a shell would need it typed.
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// The same command with --resume, once there is something to resume.
+std::string resume_command(const Invocation& invocation, const TrainOptions& options) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::path(options.out) / "checkpoints";
+  if (options.out.empty() || !std::filesystem::is_directory(folder, ignored) ||
+      std::filesystem::is_empty(folder, ignored))
+    return "";
+  std::string out = "skein";
+  for (std::size_t i = 0; i < invocation.arguments.size(); ++i) {
+    const std::string& word = invocation.arguments[i];
+    if (word == "--resume") ++i;  // and what follows it
+    if (word == "--resume" || word.starts_with("--resume=")) continue;
+    out += " " + quoted(word);
+  }
+  return out + " --resume " + quoted(options.out);
+}
+
+int launch_workers(const Invocation& invocation, const TrainOptions& options) {
+  LaunchOptions launch;
+  launch.workers = options.workers;
+  launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
+  if (!options.out.empty()) launch.log_dir = options.out + "/logs";
+  launch.resume_hint = [&] { return resume_command(invocation, options); };
+  if (options.threads > 1) {
+    launch.extra_env["OMP_NUM_THREADS"] = std::to_string(options.threads);
+    launch.extra_env["OPENBLAS_NUM_THREADS"] = std::to_string(options.threads);
+  }
+  return skein::launch(launch);
+}
+
+// Leaves the reason of a failure on the board, where the launcher looks for it.
+int run_worker(const TrainOptions& options, const Placement& placement) {
+  auto board = Board::inherit(process_environment, placement.rank);
+  try {
+    return run_training(options);
+  } catch (const ConfigError& error) {
+    if (board) board->fail(error.what());
+    throw;
+  } catch (const std::exception& error) {
+    const auto* lost = dynamic_cast<const IoError*>(&error);
+    if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
+    // The launcher prints one block about the whole run; rank 0 shares its terminal.
+    if (board && placement.rank == 0) return 1;
+    throw;
+  }
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("train", "train a model with a strategy");
+  command.footer(
+      "Example: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
+      "out/first");
+  auto reader = std::make_shared<TrainOptionReader>(command);
+  command.callback([reader, &invocation] {
+    invocation.action = [reader, &invocation] {
+      TrainOptions options = reader->read();
+      const auto placement = detect(process_environment);
+      reader->fit_to(options, placement ? placement->size : options.workers,
+                     placement ? placement->launcher : "");
+      return placement ? run_worker(options, *placement) : launch_workers(invocation, options);
+    };
+  });
+}
+
+}  // namespace skein

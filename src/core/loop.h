@@ -1,0 +1,196 @@
+// Runs coroutines: a queue of what can go on now and a heap of timers, nothing else.
+//
+// The order is fully determined by the order of calls and the clock, so on a virtual clock a run is
+// reproducible. Not thread-safe: one thread at a time drives a loop and everything that runs on it.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/task.h"
+
+namespace skein {
+
+class Loop;
+class Signal;
+
+namespace detail {
+
+enum class Wake : std::uint8_t { waiting, signalled, timed_out, cancelled };
+
+// One suspended coroutine: on a signal, on a timer, or on both. Lives in the coroutine's frame.
+class Waiter {
+ public:
+  Waiter(Loop& loop, Signal* signal, Time until, bool cancellable = true)
+      : loop_(loop), signal_(signal), until_(until), cancellable_(cancellable) {}
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  ~Waiter() { unlink(); }
+
+  bool await_ready() const noexcept { return false; }
+  template <typename Promise>
+  bool await_suspend(std::coroutine_handle<Promise> handle) {
+    return suspend(handle, handle.promise().job);
+  }
+  // True when signalled, false when the time came first. Throws Cancelled.
+  bool await_resume();
+
+ private:
+  friend class skein::Loop;
+  friend class skein::Signal;
+  friend class JobState;
+
+  bool suspend(std::coroutine_handle<> handle, JobState* job);
+  void wake(Wake reason);
+  void unlink();
+
+  Loop& loop_;
+  Signal* signal_;
+  Time until_;
+  bool cancellable_;
+  bool linked_ = false;
+  Wake wake_ = Wake::waiting;
+  std::coroutine_handle<> handle_;
+  JobState* job_ = nullptr;
+  Waiter* previous_ = nullptr;
+  Waiter* next_ = nullptr;
+  std::uint32_t timer_ = 0;  // slot in the loop's timer table, 0 for none
+};
+
+}  // namespace detail
+
+// Something that happens, perhaps many times. It has no memory: who waits must check first.
+class Signal {
+ public:
+  explicit Signal(Loop& loop) : loop_(loop) {}
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+  ~Signal();
+
+  // Resumes, in order, all who wait now, at the loop's next turn.
+  void notify_all();
+
+  // co_await: true when notified, false when `deadline` passed first.
+  detail::Waiter wait(Deadline deadline = kNever) { return {loop_, this, deadline}; }
+
+ private:
+  friend class detail::Waiter;
+  friend class Job;
+
+  Loop& loop_;
+  detail::Waiter* first_ = nullptr;
+  detail::Waiter* last_ = nullptr;
+};
+
+// A task that runs by itself. The handle may be dropped; the job goes on.
+class Job {
+ public:
+  Job() = default;
+
+  bool valid() const { return state_ != nullptr; }
+  bool done() const;
+
+  // Makes the job's innermost wait throw Cancelled, now or when it next waits. No effect when done.
+  void cancel();
+
+  // Throws what the job threw. Requires done().
+  void rethrow() const;
+
+  // Waits for the end and rethrows what the job threw. The wait itself can be cancelled; the job then goes on.
+  Task<> join() const;
+
+  // Waits for the end, whatever it is, and cannot be cancelled: for cleaning up after cancel().
+  Task<> settle() const;
+
+ private:
+  friend class Loop;
+  explicit Job(std::shared_ptr<detail::JobState> state) : state_(std::move(state)) {}
+  std::shared_ptr<detail::JobState> state_;
+};
+
+class Loop {
+ public:
+  explicit Loop(const Clock& clock);
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  ~Loop();
+
+  // Frees all unfinished jobs where they wait, without resuming them. For the end of a run: before
+  // the signals they wait for are destroyed.
+  void abandon_jobs();
+
+  Time now() const { return clock_.now(); }
+
+  // Starts `task` at the loop's next turn. What it throws waits for join().
+  Job spawn(Task<> task);
+
+  // The same for a task that nobody joins: what it throws, but for Cancelled, is kept for rethrow_failure().
+  Job spawn_background(Task<> task);
+
+  // Throws what the first background task to fail threw.
+  void rethrow_failure() const;
+
+  // co_await: goes on at `time`.
+  detail::Waiter sleep_until(Time time) { return {*this, nullptr, time}; }
+  detail::Waiter sleep_for(Duration duration) { return sleep_until(now() + duration); }
+
+  // Whether any job has yet to end.
+  bool busy() const { return jobs_.size() > finished_jobs_; }
+
+  // Runs until nothing can go on at the clock's present time. Returns how many resumptions there were.
+  std::size_t run_ready();
+
+  // When the next timer is due, if there is one.
+  std::optional<Time> next_timer();
+
+ private:
+  friend class detail::Waiter;
+  friend class detail::JobState;
+  friend struct detail::PromiseBase;
+  friend class Signal;
+
+  struct TimerSlot {
+    detail::Waiter* waiter = nullptr;
+    std::uint32_t generation = 0;
+  };
+  struct TimerEntry {
+    Time time;
+    std::uint64_t sequence;
+    std::uint32_t slot, generation;
+    bool operator>(const TimerEntry& other) const {
+      return time != other.time ? time > other.time : sequence > other.sequence;
+    }
+  };
+
+  void resume_later(std::coroutine_handle<> handle) { ready_.push_back(handle); }
+  std::uint32_t add_timer(Time time, detail::Waiter* waiter);
+  void remove_timer(std::uint32_t slot);
+  bool stale(const TimerEntry& entry) const;
+  void drop_stale_timers();
+  void fire_timers();
+  Job start(Task<> task, bool background);
+
+  const Clock& clock_;
+  std::deque<std::coroutine_handle<>> ready_;
+  std::vector<TimerEntry> timers_;  // a heap; cancelled entries stay until they surface
+  std::vector<TimerSlot> timer_slots_;
+  std::vector<std::uint32_t> free_timer_slots_;
+  std::size_t stale_timers_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::vector<std::shared_ptr<detail::JobState>> jobs_;
+  std::size_t finished_jobs_ = 0;
+  std::exception_ptr failure_;
+};
+
+// Runs all tasks at once and ends when all have ended. The first to throw cancels the rest; its
+// exception is rethrown after they have ended.
+Task<> all_of(Loop& loop, std::vector<Task<>> tasks);
+
+}  // namespace skein

@@ -1,0 +1,50 @@
+// Loads the next batch while the current one is computed.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace skein {
+
+// One batch ahead, on one thread that sleeps when there is nothing to load.
+// request() and take() are for one thread at a time. The destructor waits for a load in progress.
+class Prefetcher {
+ public:
+  explicit Prefetcher(std::shared_ptr<const Dataset> dataset);
+
+  // Starts loading these samples. Replaces an earlier request that was not taken.
+  void request(std::vector<std::uint32_t> indices);
+
+  // The batch of these samples: the one requested if the indices are exactly those, waiting for it
+  // if need be; otherwise loaded here and now. What the load threw is thrown here.
+  Batch take(std::span<const std::uint32_t> indices);
+
+ private:
+  struct Job {
+    std::vector<std::uint32_t> indices;
+    Batch batch;
+    std::exception_ptr error;
+    bool started = false;
+    bool done = false;
+  };
+
+  void run(std::stop_token stop);
+
+  std::shared_ptr<const Dataset> dataset_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::shared_ptr<Job> job_;  // the latest request, until taken
+  std::jthread thread_;       // last: it uses all of the above
+};
+
+}  // namespace skein

@@ -1,0 +1,54 @@
+#include "data/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/rng.h"
+#include "skein/error.h"
+
+namespace skein {
+
+GlobalBatches::GlobalBatches(std::uint32_t dataset_size, std::int64_t global_batch,
+                             std::uint64_t seed)
+    : dataset_size_(dataset_size), global_batch_(global_batch), seed_(seed) {
+  SKEIN_CHECK(dataset_size > 0, "an empty data set has no batches");
+  SKEIN_CHECK(global_batch > 0, "global batch of {}", global_batch);
+}
+
+void GlobalBatches::seek(Position position) {
+  if (position.epoch < 0 || position.offset < 0 || position.offset >= dataset_size_)
+    throw ConfigError(
+        fmt::format("data position epoch {} offset {}: expected an epoch of at least 0 and an "
+                    "offset from 0 to {}, as the data set has {} samples",
+                    position.epoch, position.offset, dataset_size_ - 1, dataset_size_));
+  position_ = position;
+}
+
+std::span<const std::uint32_t> GlobalBatches::next(std::int64_t limit) {
+  SKEIN_CHECK(limit > 0, "limit of {} samples", limit);
+  // Made here and not when an epoch ends, so that the epoch's last span stays good.
+  if (order_epoch_ != position_.epoch) {
+    order_ = Rng(seed_)
+                 .split(static_cast<std::uint64_t>(position_.epoch))
+                 .permutation(static_cast<std::uint32_t>(dataset_size_));
+    order_epoch_ = position_.epoch;
+  }
+  const std::int64_t count = std::min({global_batch_, dataset_size_ - position_.offset, limit});
+  const auto batch = std::span<const std::uint32_t>(order_).subspan(
+      static_cast<std::size_t>(position_.offset), static_cast<std::size_t>(count));
+  position_.offset += count;
+  if (position_.offset == dataset_size_) position_ = {position_.epoch + 1, 0};
+  return batch;
+}
+
+Share even_share(std::int64_t samples, int workers, int rank) {
+  SKEIN_CHECK(samples >= 0 && workers > 0 && rank >= 0 && rank < workers,
+              "share of rank {} of {} in {} samples", rank, workers, samples);
+  const std::int64_t each = samples / workers;
+  const std::int64_t longer = samples % workers;
+  return {rank * each + std::min<std::int64_t>(rank, longer), each + (rank < longer ? 1 : 0)};
+}
+
+}  // namespace skein

@@ -1,0 +1,61 @@
+// Which samples belong to which step and to which worker, for synchronous strategies. No torch
+// here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace skein {
+
+// Cuts each epoch's random order of the data set into global batches. A global batch holds the same
+// samples however many workers share it, so a run's samples depend on the seed alone. Within an
+// epoch every sample comes exactly once; the last batch of an epoch is short, never mixed with the
+// next epoch's.
+// Not thread-safe. Every worker keeps one of its own and makes the same calls.
+class GlobalBatches {
+ public:
+  // Both sizes are at least 1; aborts otherwise.
+  GlobalBatches(std::uint32_t dataset_size, std::int64_t global_batch, std::uint64_t seed);
+
+  // Where the next batch begins: 0 <= offset < dataset size.
+  struct Position {
+    std::int64_t epoch = 0;
+    std::int64_t offset = 0;
+
+    bool operator==(const Position&) const = default;
+  };
+  Position position() const { return position_; }
+
+  // Continues from there exactly as an uninterrupted run would. ConfigError for a position that
+  // this data set does not have: a checkpoint of another one.
+  void seek(Position position);
+
+  // The next min(global_batch, rest of the epoch, limit) samples; limit is at least 1. The span is
+  // good until the next call of next() or seek().
+  std::span<const std::uint32_t> next(
+      std::int64_t limit = std::numeric_limits<std::int64_t>::max());
+
+ private:
+  std::int64_t dataset_size_;
+  std::int64_t global_batch_;
+  std::uint64_t seed_;
+  Position position_;
+  std::int64_t order_epoch_ = -1;  // the epoch that order_ belongs to
+  std::vector<std::uint32_t> order_;
+};
+
+// A worker's part of a global batch.
+struct Share {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const Share&) const = default;
+};
+
+// As equal as whole samples allow: the first `samples % workers` ranks get one more.
+// Requires samples >= 0 and 0 <= rank < workers.
+Share even_share(std::int64_t samples, int workers, int rank);
+
+}  // namespace skein

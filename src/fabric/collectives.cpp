@@ -1,0 +1,133 @@
+#include "fabric/collectives.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/kernels.h"
+
+namespace skein {
+namespace {
+
+// Small enough that a chunk's transfer hides the wake-up of the next rank, large enough that there
+// are few of them.
+constexpr std::size_t kLeastChunk = 16 * 1024;   // elements
+constexpr std::size_t kMostChunks = 16;          // per part
+
+// One walk around the ring: a sender that follows a receiver, chunk by chunk.
+class RingPass {
+ public:
+  RingPass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps,
+           int add_steps)
+      : fabric_(fabric),
+        operation_(operation),
+        buffer_(buffer),
+        first_(first),
+        steps_(steps),
+        add_steps_(add_steps),
+        arrived_(fabric.loop()) {
+    const std::size_t largest = shard(buffer.count, fabric.size(), 0).count;
+    chunk_ = std::max(kLeastChunk, (largest + kMostChunks - 1) / kMostChunks);
+    chunks_ = std::max<std::size_t>(1, (largest + chunk_ - 1) / chunk_);
+  }
+
+  Task<> send() {
+    const int next = (fabric_.rank() + 1) % fabric_.size();
+    for (int step = 0; step < steps_; ++step) {
+      for (std::size_t k = 0; k < chunks_; ++k) {
+        // What goes out in this round came in during the one before.
+        const std::size_t needed = step == 0 ? 0 : (static_cast<std::size_t>(step) - 1) * chunks_ + k + 1;
+        while (received_ < needed) co_await arrived_.wait();
+        co_await fabric_.start_send(operation_, next, chunk(first_ - step, k));
+      }
+    }
+    co_await fabric_.finish_sends(operation_, next);
+  }
+
+  Task<> receive() {
+    const int previous = (fabric_.rank() + fabric_.size() - 1) % fabric_.size();
+    for (int step = 0; step < steps_; ++step) {
+      const Combine combine = step < add_steps_ ? Combine::add : Combine::copy;
+      for (std::size_t k = 0; k < chunks_; ++k) {
+        co_await fabric_.receive_into(operation_, previous, chunk(first_ - step - 1, k), combine);
+        ++received_;
+        arrived_.notify_all();
+      }
+    }
+  }
+
+ private:
+  Span chunk(int part, std::size_t k) const {
+    const int size = fabric_.size();
+    const Range whole = shard(buffer_.count, size, ((part % size) + size) % size);
+    const std::size_t begin = std::min(whole.count, k * chunk_);
+    return buffer_.at({whole.offset + begin, std::min(chunk_, whole.count - begin)});
+  }
+
+  Fabric& fabric_;
+  const Operation& operation_;
+  Span buffer_;
+  int first_, steps_, add_steps_;
+  std::size_t chunk_ = 0, chunks_ = 0;
+  std::size_t received_ = 0;
+  Signal arrived_;
+};
+
+Task<> both_ways(Fabric& fabric, const Operation& operation, int peer, Span out, Span in, Combine combine) {
+  co_await fabric.start_send(operation, peer, out);
+  co_await fabric.receive_into(operation, peer, in, combine);
+  co_await fabric.finish_sends(operation, peer);
+}
+
+Task<> send_whole(Fabric& fabric, const Operation& operation, int peer, Span data) {
+  co_await fabric.start_send(operation, peer, data);
+  co_await fabric.finish_sends(operation, peer);
+}
+
+}  // namespace
+
+Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps,
+                 int add_steps) {
+  RingPass pass(fabric, operation, buffer, first, steps, add_steps);
+  std::vector<Task<>> halves;
+  halves.push_back(pass.send());
+  halves.push_back(pass.receive());
+  co_await all_of(fabric.loop(), std::move(halves));
+}
+
+Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span buffer) {
+  const int rank = fabric.rank();
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(fabric.size())));
+  const int extra = fabric.size() - power;
+  // Ranks beyond the power of two hand their part to a partner and get the result back.
+  if (rank >= power) {
+    co_await send_whole(fabric, operation, rank - power, buffer);
+    co_await fabric.receive_into(operation, rank - power, buffer, Combine::copy);
+    co_return;
+  }
+  if (rank < extra) co_await fabric.receive_into(operation, rank + power, buffer, Combine::add);
+  const auto memory = fabric.allocate(buffer.count);
+  const Span mine = memory->span();
+  for (int distance = 1; distance < power; distance *= 2) {
+    copy(mine, buffer);  // the peer reads this while our own sum goes on
+    co_await both_ways(fabric, operation, rank ^ distance, mine, buffer, Combine::add);
+  }
+  if (rank < extra) co_await send_whole(fabric, operation, rank + power, buffer);
+}
+
+Task<> tree_broadcast(Fabric& fabric, const Operation& operation, Span buffer, int root) {
+  const int size = fabric.size();
+  const int relative = (fabric.rank() - root + size) % size;
+  const auto rank_of = [&](int r) { return (r + root) % size; };
+  int distance = 1;
+  for (; distance < size; distance *= 2) {
+    if (relative & distance) {
+      co_await fabric.receive_into(operation, rank_of(relative - distance), buffer, Combine::copy);
+      break;
+    }
+  }
+  for (distance /= 2; distance > 0; distance /= 2)
+    if (relative + distance < size)
+      co_await send_whole(fabric, operation, rank_of(relative + distance), buffer);
+}
+
+}  // namespace skein

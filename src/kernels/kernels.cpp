@@ -1,0 +1,162 @@
+#include "kernels/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/clones.h"
+#include "kernels/operands.h"
+#include "kernels/stream.h"
+
+namespace skein {
+namespace {
+
+SKEIN_CLONES void fill_loop(float* dst, float value, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) dst[i] = value;
+}
+
+SKEIN_CLONES void scale_loop(float* y, float a, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) y[i] *= a;
+}
+
+SKEIN_CLONES void add_loop(float* __restrict y, const float* __restrict x, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) y[i] += x[i];
+}
+
+SKEIN_CLONES void axpy_loop(float* __restrict y, float a, const float* __restrict x,
+                            std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) y[i] += a * x[i];
+}
+
+SKEIN_CLONES void add_difference_loop(float* __restrict x, const float* __restrict a,
+                                      const float* __restrict s, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) x[i] += a[i] - s[i];
+}
+
+SKEIN_CLONES void mix_loop(float* __restrict x, float* __restrict y, float c, float s,
+                           std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float old_x = x[i], old_y = y[i];
+    x[i] = c * old_x + s * old_y;
+    y[i] = s * old_x + c * old_y;
+  }
+}
+
+// y = ((y + x0) + x1) + … of `Count` vectors, from element `start` of each.
+template <std::size_t Count>
+[[gnu::always_inline]] inline void add_some(float* __restrict y, const float* const* x,
+                                            std::size_t start, std::size_t length) {
+  const float* from[Count];
+  for (std::size_t k = 0; k < Count; ++k) from[k] = x[k] + start;
+  for (std::size_t i = 0; i < length; ++i) {
+    float value = y[i];
+    for (std::size_t k = 0; k < Count; ++k) value += from[k][i];
+    y[i] = value;
+  }
+}
+
+// Where sum_loop may gather a block of partial sums.
+enum class Gather {
+  in_dst,     // dst is no source, or only the first
+  apart,      // dst is a source whose turn comes later
+  to_stream,  // as apart, and the result goes past the caches
+};
+
+// Goes block by block, so that partial sums stay in the first-level cache: each source is read and
+// dst written just once.
+SKEIN_CLONES void sum_loop(float* dst, const float* const* sources, std::size_t source_count,
+                           std::size_t count, Gather gather) {
+  constexpr std::size_t kBlock = 512;
+  alignas(64) float block[kBlock];
+  for (std::size_t start = 0; start < count; start += kBlock) {
+    const std::size_t length = count - start < kBlock ? count - start : kBlock;
+    const std::size_t bytes = length * sizeof(float);
+    float* const y = gather == Gather::in_dst ? dst + start : block;
+    if (y != sources[0] + start) std::memcpy(y, sources[0] + start, bytes);
+    std::size_t k = 1;
+    for (; k + 3 <= source_count; k += 3) add_some<3>(y, sources + k, start, length);
+    if (source_count - k == 2) add_some<2>(y, sources + k, start, length);
+    if (source_count - k == 1) add_some<1>(y, sources + k, start, length);
+    if (gather == Gather::apart) std::memcpy(dst + start, block, bytes);
+    if (gather == Gather::to_stream) stream_copy(dst + start, block, length);
+  }
+  if (gather == Gather::to_stream) stream_fence();
+}
+
+// Element i goes to lane i % kLanes whatever the width of the processor's vectors; 32 doubles are
+// enough independent chains to hide the latency of an addition.
+constexpr std::size_t kLanes = 32;
+using Lanes = std::array<double, kLanes>;
+
+SKEIN_CLONES void squared_norm_loop(double* __restrict lanes, const float* __restrict x,
+                                    std::size_t count) {
+  double partial[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = x[i + lane];
+      partial[lane] += value * value;
+    }
+  for (std::size_t lane = 0; i + lane < count; ++lane) {
+    const double value = x[i + lane];
+    partial[lane] += value * value;
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = partial[lane];
+}
+
+}  // namespace
+
+void copy(Span dst, Span src) {
+  const std::size_t count = common_count(dst, src);
+  if (count >= kStreamFloats) {
+    stream_copy(dst.data, src.data, count);
+    stream_fence();
+  } else if (count > 0) {
+    std::memcpy(dst.data, src.data, dst.bytes());
+  }
+}
+
+void fill(Span dst, float value) {
+  const std::size_t count = common_count(dst);
+  // Processors clear memory without reading it first; bench_kernels shows the difference.
+  if (std::bit_cast<std::uint32_t>(value) == 0 && count > 0)
+    std::memset(dst.data, 0, dst.bytes());
+  else
+    fill_loop(dst.data, value, count);
+}
+
+void scale(Span y, float a) { scale_loop(y.data, a, common_count(y)); }
+
+void add(Span y, Span x) { add_loop(y.data, x.data, common_count(y, x)); }
+
+void axpy(Span y, float a, Span x) { axpy_loop(y.data, a, x.data, common_count(y, x)); }
+
+void sum(Span dst, std::span<const float* const> sources) {
+  SKEIN_CHECK(!sources.empty(), "a sum of no vectors");
+  const std::size_t count = common_count(dst);
+  const auto later = sources.subspan(1);
+  Gather gather = Gather::in_dst;
+  if (std::find(later.begin(), later.end(), dst.data) != later.end())
+    gather = Gather::apart;
+  else if (count >= kStreamFloats && sources[0] != dst.data)
+    gather = Gather::to_stream;
+  sum_loop(dst.data, sources.data(), sources.size(), count, gather);
+}
+
+void add_difference(Span x, Span a, Span s) {
+  add_difference_loop(x.data, a.data, s.data, common_count(x, a, s));
+}
+
+void mix(Span x, Span y, float c, float s) { mix_loop(x.data, y.data, c, s, common_count(x, y)); }
+
+double squared_norm(Span x) {
+  Lanes lanes;
+  squared_norm_loop(lanes.data(), x.data, common_count(x));
+  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
+    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
+}
+
+}  // namespace skein

@@ -1,0 +1,34 @@
+// The vector operations that strategies, fabrics and optimizers are made of.
+//
+// Each makes one pass over memory and gives the same bits on every processor. Spans of one call
+// have the same count and lie in this host's memory (checked), any alignment, and do not overlap
+// unless said otherwise.
+#pragma once
+
+#include <span>
+
+#include "core/span.h"
+
+namespace skein {
+
+void copy(Span dst, Span src);
+void fill(Span dst, float value);
+void scale(Span y, float a);         // y = a y
+void add(Span y, Span x);            // y += x
+void axpy(Span y, float a, Span x);  // y += a x
+
+// dst = ((s0 + s1) + s2) + … , the same order for every element. Each source has dst.count
+// elements; dst may be one of them. At least one source.
+void sum(Span dst, std::span<const float* const> sources);
+
+// x += a − s: applies what a round of averaging changed to a vector that moved on meanwhile.
+void add_difference(Span x, Span a, Span s);
+
+// x' = c x + s y and y' = s x + c y, both from the old values.
+void mix(Span x, Span y, float c, float s);
+
+// Accumulated in double precision, so accurate for any length; the order is fixed, so that equal
+// vectors have equal norms everywhere.
+double squared_norm(Span x);
+
+}  // namespace skein

@@ -1,0 +1,74 @@
+#include "kernels/update.h"
+
+#include <math.h>
+
+#include "kernels/clones.h"
+#include "kernels/operands.h"
+
+// The C library may set errno in sqrtf, and a call that may do so is not vectorised. This says that
+// it does not: v ≥ 0, so it never would.
+extern "C" [[gnu::const]] float sqrtf(float) noexcept;
+
+namespace skein {
+namespace {
+
+SKEIN_CLONES void sgd_loop(float* __restrict p, float* __restrict g, SgdFactors f,
+                           std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * f.gradient_scale + f.weight_decay * p[i];
+    p[i] -= f.learning_rate * gradient;
+    g[i] = 0;
+  }
+}
+
+SKEIN_CLONES void momentum_loop(float* __restrict p, float* __restrict g, float* __restrict b,
+                                SgdFactors f, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * f.gradient_scale + f.weight_decay * p[i];
+    b[i] = f.momentum * b[i] + gradient;
+    p[i] -= f.learning_rate * b[i];
+    g[i] = 0;
+  }
+}
+
+SKEIN_CLONES void nesterov_loop(float* __restrict p, float* __restrict g, float* __restrict b,
+                                SgdFactors f, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * f.gradient_scale + f.weight_decay * p[i];
+    b[i] = f.momentum * b[i] + gradient;
+    p[i] -= f.learning_rate * (gradient + f.momentum * b[i]);
+    g[i] = 0;
+  }
+}
+
+SKEIN_CLONES void adamw_loop(float* __restrict p, float* __restrict g, float* __restrict m,
+                             float* __restrict v, AdamwFactors f, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * f.gradient_scale;
+    m[i] = f.beta1 * m[i] + f.one_minus_beta1 * gradient;
+    v[i] = f.beta2 * v[i] + f.one_minus_beta2 * gradient * gradient;
+    const float denominator = ::sqrtf(v[i]) / f.correction2_root + f.epsilon;
+    p[i] = p[i] * f.decay - f.step_size * m[i] / denominator;
+    g[i] = 0;
+  }
+}
+
+}  // namespace
+
+void sgd_update(Span parameters, Span gradients, const SgdFactors& factors) {
+  sgd_loop(parameters.data, gradients.data, factors, common_count(parameters, gradients));
+}
+
+void sgd_update(Span parameters, Span gradients, Span buffer, const SgdFactors& factors) {
+  const std::size_t count = common_count(parameters, gradients, buffer);
+  const auto loop = factors.nesterov ? nesterov_loop : momentum_loop;
+  loop(parameters.data, gradients.data, buffer.data, factors, count);
+}
+
+void adamw_update(Span parameters, Span gradients, Span exp_avg, Span exp_avg_sq,
+                  const AdamwFactors& factors) {
+  const std::size_t count = common_count(parameters, gradients, exp_avg, exp_avg_sq);
+  adamw_loop(parameters.data, gradients.data, exp_avg.data, exp_avg_sq.data, factors, count);
+}
+
+}  // namespace skein

@@ -1,0 +1,156 @@
+#include "launch/crew.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/check.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+struct Pipe {
+  FileDescriptor read, write;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+pid_t fork_or_throw() {
+  const pid_t pid = fork();
+  if (pid < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  return pid;
+}
+
+// glibc's own pidfd_open cannot be called from C++ before version 2.37.
+FileDescriptor open_process(pid_t pid) {
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// Between fork and exec only calls that are safe in a signal handler are allowed: this process may
+// have had other threads, which may have held locks.
+[[noreturn]] void guard(int lifeline) {
+  if (setpgid(0, 0) != 0) _exit(1);  // else the last line would kill the launcher's own group
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  char byte;
+  while (read(lifeline, &byte, 1) < 0 && errno == EINTR) {
+  }
+  kill(0, SIGKILL);
+  _exit(0);
+}
+
+[[noreturn]] void become(const WorkerStart& how, char* const* argv, char* const* environment,
+                         pid_t group, pid_t launcher, int trouble) {
+  const auto give_up = [&] {
+    const int code = errno;
+    (void)!write(trouble, &code, sizeof(code));
+    _exit(127);
+  };
+  if (setpgid(0, group) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
+  if (getppid() != launcher) _exit(127);  // it died before it could be watched
+  if (dup2(how.input, 0) < 0 || dup2(how.output, 1) < 0 || dup2(how.error, 2) < 0) give_up();
+  if (how.keep_open >= 0 && fcntl(how.keep_open, F_SETFD, 0) != 0) give_up();
+  // A shell starts background jobs with SIGINT ignored. Here it is the launcher that decides who
+  // hears of a Ctrl-C, so a worker without a handler of its own must end by it.
+  ::signal(SIGINT, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &how.signal_mask, nullptr);
+  execvpe(argv[0], argv, environment);
+  give_up();
+  __builtin_unreachable();
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+}  // namespace
+
+Crew::Crew() {
+  Pipe pipe = make_pipe();
+  guardian_ = fork_or_throw();
+  if (guardian_ == 0) {
+    pipe.write = FileDescriptor();
+    guard(pipe.read.get());
+  }
+  setpgid(guardian_, guardian_);  // both do it: whoever comes first, the group is there from now on
+  lifeline_ = std::move(pipe.write);
+}
+
+Crew::~Crew() {
+  signal(SIGKILL);
+  for (Worker& worker : workers_)
+    if (worker.pid > 0) wait_for(worker.pid);
+  wait_for(guardian_);
+}
+
+void Crew::start(const WorkerStart& how) {
+  SKEIN_CHECK(!how.argv.empty(), "no program to start");
+  const std::vector<char*> argv = pointers(how.argv);
+  const std::vector<char*> environment = pointers(how.environment);
+  Pipe trouble = make_pipe();
+  const pid_t launcher = getpid();
+  const pid_t pid = fork_or_throw();
+  if (pid == 0)
+    become(how, argv.data(), environment.data(), guardian_, launcher, trouble.write.get());
+  workers_.push_back({pid, open_process(pid)});
+  if (!workers_.back().ended.valid())
+    throw Error(fmt::format("cannot watch a worker process: {} (pidfd_open needs Linux 5.3)",
+                            std::strerror(errno)));
+  trouble.write = FileDescriptor();
+  int code = 0;
+  ssize_t got;
+  while ((got = read(trouble.read.get(), &code, sizeof(code))) < 0 && errno == EINTR) {
+  }
+  if (got == static_cast<ssize_t>(sizeof(code)))
+    throw ConfigError(fmt::format("cannot start '{}': {}", how.argv[0], std::strerror(code)));
+}
+
+int Crew::alive() const {
+  int count = 0;
+  for (const Worker& worker : workers_) count += worker.pid > 0;
+  return count;
+}
+
+int Crew::descriptor(int rank) const {
+  return workers_[static_cast<std::size_t>(rank)].ended.get();
+}
+
+std::optional<WorkerEnd> Crew::reap(int rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  int status = 0;
+  if (worker.pid <= 0 || waitpid(worker.pid, &status, WNOHANG) != worker.pid) return std::nullopt;
+  worker.pid = -1;
+  worker.ended = FileDescriptor();
+  WorkerEnd end;
+  if (WIFSIGNALED(status))
+    end.signal = WTERMSIG(status);
+  else
+    end.code = WEXITSTATUS(status);
+  return end;
+}
+
+void Crew::signal(int number) const { kill(-guardian_, number); }
+
+}  // namespace skein

@@ -1,0 +1,252 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "core/check.h"
+#include "launch/board.h"
+#include "launch/crew.h"
+#include "launch/logs.h"
+#include "launch/relay.h"
+#include "launch/report.h"
+#include "launch/signals.h"
+#include "skein/error.h"
+
+extern char** environ;
+
+namespace skein {
+namespace {
+
+// 128 random bits: what one run calls its memory and sockets must not be met or guessed by another.
+std::string fresh_run_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+std::vector<std::string> worker_environment(const LaunchOptions& options, int rank,
+                                            const std::string& run_id, int board) {
+  std::map<std::string, std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (char* equals = std::strchr(*entry, '='))
+      out.emplace(std::string(*entry, equals), equals + 1);
+  // One thread per worker: with more, the workers of one host would fight for its cores.
+  out.emplace("OMP_NUM_THREADS", "1");
+  out.emplace("OPENBLAS_NUM_THREADS", "1");
+  for (const auto& [name, value] : options.extra_env) out[name] = value;
+  out["SKEIN_RANK"] = std::to_string(rank);
+  out["SKEIN_SIZE"] = std::to_string(options.workers);
+  out["SKEIN_RUN"] = run_id;
+  out["SKEIN_BOARD"] = std::to_string(board);
+
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : out) lines.push_back(name + "=" + value);
+  return lines;
+}
+
+// What kind of stopping the run is in; each later one includes those before it.
+enum class Stage { running, settling, terminating, killing };
+
+class Run {
+ public:
+  explicit Run(const LaunchOptions& options)
+      : options_(options),
+        board_(Board::create(options.workers)),
+        outcomes_(static_cast<std::size_t>(options.workers)) {
+    const bool files = !options.show_all && options.workers > 1;
+    const char* temporary = std::getenv("TMPDIR");
+    if (files || !options.log_dir.empty())
+      logs_.emplace(options.log_dir,
+                    temporary != nullptr && *temporary != '\0' ? temporary : "/tmp");
+  }
+
+  int operator()() {
+    start();
+    while (crew_.alive() > 0) {
+      wait();
+      for (int number; (number = signals_.next()) != 0;) handle(number);
+      for (const auto& relay : relays_) relay->pump();
+      reap();
+      if (clock_.now() >= deadline_) advance();
+    }
+    crew_.signal(SIGKILL);  // what the workers started and left behind
+    drain();
+    return conclude();
+  }
+
+ private:
+  void start() {
+    const std::string run_id = fresh_run_id();
+    const FileDescriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      WorkerStart how;
+      how.argv = options_.argv;
+      how.environment = worker_environment(options_, rank, run_id, board_.descriptor());
+      how.keep_open = board_.descriptor();
+      how.signal_mask = signals_.mask_before();
+      // Workers are not in the terminal's foreground group: reading it would stop them.
+      if (rank != 0 || isatty(STDIN_FILENO) != 0) how.input = nothing.get();
+      FileDescriptor output, error;
+      if (options_.show_all) {
+        output = relay(rank, STDOUT_FILENO);
+        error = relay(rank, STDERR_FILENO);
+      } else if (rank != 0) {
+        output = logs_->open(rank);
+      }
+      if (output.valid()) how.output = how.error = output.get();
+      if (error.valid()) how.error = error.get();
+      crew_.start(how);
+    }
+  }
+
+  // The end of a new pipe that a worker writes to and the launcher passes on to `to`.
+  FileDescriptor relay(int rank, int to) {
+    if (logs_ && to == STDOUT_FILENO) log_files_.push_back(logs_->open(rank));
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    const int log = logs_ ? log_files_.back().get() : -1;
+    relays_.push_back(
+        std::make_unique<Relay>(FileDescriptor(ends[0]), to, fmt::format("[{}] ", rank), log));
+    return FileDescriptor(ends[1]);
+  }
+
+  // Sleeps until a worker ends, prints or a signal comes, or the stage's time is over.
+  void wait() {
+    std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
+    for (int rank = 0; rank < crew_.size(); ++rank)
+      watched.push_back({crew_.descriptor(rank), POLLIN, 0});  // -1 is skipped by poll
+    for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
+    poll(watched.data(), watched.size(), milliseconds_left(deadline_));
+  }
+
+  int milliseconds_left(Time until) const {
+    if (until == kNever) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock_.now());
+    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+  }
+
+  void handle(int number) {
+    if (number == SIGTSTP) {
+      crew_.signal(SIGSTOP);
+      raise(SIGSTOP);
+      crew_.signal(SIGCONT);
+    } else if (interrupted_by_ == 0) {
+      interrupted_by_ = number;
+      crew_.signal(number);
+    } else {
+      enter(Stage::killing);
+    }
+  }
+
+  void reap() {
+    for (int rank = 0; rank < crew_.size(); ++rank) {
+      const auto end = crew_.reap(rank);
+      if (!end) continue;
+      WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
+      outcome.end = *end;
+      outcome.ended_at = clock_.now();
+      const bool as_told = interrupted_by_ != 0 &&
+                           (end->signal == interrupted_by_ || end->code == 128 + interrupted_by_);
+      outcome.stopped = as_told || stage_ >= Stage::terminating;
+      if (end->failed() && !outcome.stopped) enter(Stage::settling);
+    }
+  }
+
+  void advance() { enter(stage_ == Stage::settling ? Stage::terminating : Stage::killing); }
+
+  void enter(Stage stage) {
+    if (stage <= stage_) return;
+    if (stage_ < Stage::terminating && stage >= Stage::terminating) read_board();
+    stage_ = stage;
+    deadline_ = kNever;
+    if (stage == Stage::settling) deadline_ = clock_.now() + options_.settle;
+    if (stage == Stage::terminating) {
+      crew_.signal(SIGTERM);
+      deadline_ = clock_.now() + options_.grace;
+    }
+    if (stage == Stage::killing) crew_.signal(SIGKILL);
+  }
+
+  // Before the others are stopped: afterwards their records tell of the stopping.
+  void read_board() {
+    for (int rank = 0; rank < options_.workers; ++rank)
+      outcomes_[static_cast<std::size_t>(rank)].record = board_.read(rank);
+  }
+
+  // What is still in the pipes. A process that has left the group may keep one open, hence the
+  // limit.
+  void drain() {
+    const Time until = clock_.now() + std::chrono::milliseconds(500);
+    for (const auto& relay : relays_)
+      while (relay->descriptor() >= 0 && clock_.now() < until) {
+        pollfd watched{relay->descriptor(), POLLIN, 0};
+        poll(&watched, 1, milliseconds_left(until));
+        relay->pump();
+      }
+  }
+
+  int conclude() {
+    if (stage_ < Stage::terminating) read_board();
+    const bool failed =
+        std::any_of(outcomes_.begin(), outcomes_.end(),
+                    [](const WorkerOutcome& worker) { return worker.end.failed(); });
+    if (!failed) return 0;
+    const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
+    const int root = root_cause(outcomes_);
+    if (root < 0) {
+      fmt::print(stderr, "skein: interrupted by SIG{}; the run has ended.\n{}",
+                 sigabbrev_np(interrupted_by_),
+                 resume.empty() ? "" : fmt::format("  resume  {}\n", resume));
+      return 128 + interrupted_by_;
+    }
+    const WorkerEnd& end = outcomes_[static_cast<std::size_t>(root)].end;
+    const bool usage = end.signal == 0 && end.code == 2;
+    if (logs_ && !options_.show_all && root != 0)
+      outcomes_[static_cast<std::size_t>(root)].log_tail = logs_->tail(root);
+    if (!usage) {
+      if (logs_) logs_->keep();
+      fmt::print(stderr, "{}",
+                 failure_report(outcomes_, root, logs_ ? logs_->pattern() : "", resume));
+    } else if (!said_by_rank_0(end)) {
+      fmt::print(stderr, "{}", usage_report(outcomes_[static_cast<std::size_t>(root)], root));
+    }
+    return usage ? 2 : 1;
+  }
+
+  // Every rank meets the same user error and says so; rank 0 (with show_all, each) on the terminal.
+  bool said_by_rank_0(const WorkerEnd& end) const {
+    return options_.show_all || (outcomes_[0].end.signal == 0 && outcomes_[0].end.code == end.code);
+  }
+
+  const LaunchOptions& options_;
+  SteadyClock clock_;
+  SignalQueue signals_;
+  Board board_;
+  std::optional<LogDirectory> logs_;
+  std::vector<FileDescriptor> log_files_;
+  std::vector<std::unique_ptr<Relay>> relays_;
+  std::vector<WorkerOutcome> outcomes_;
+  Stage stage_ = Stage::running;
+  Time deadline_ = kNever;
+  int interrupted_by_ = 0;
+  Crew crew_;  // last, so that it goes first: the workers use the rest
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  SKEIN_CHECK(options.workers > 0 && !options.argv.empty(), "{} workers of a program of {} words",
+              options.workers, options.argv.size());
+  return Run(options)();
+}
+
+}  // namespace skein

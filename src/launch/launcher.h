@@ -1,0 +1,51 @@
+// Starts the workers of one run on this host and sees them to their end.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace skein {
+
+struct LaunchOptions {
+  int workers = 1;
+  std::vector<std::string> argv;  // the program, looked up in PATH, and its arguments
+
+  // Where rank-K.log of ranks 1 and up goes (of all, with show_all). Empty: a fresh temporary
+  // folder, which stays only when the run fails; with show_all, none.
+  std::string log_dir;
+
+  // Print the output of all ranks, every line with [rank] in front, instead of rank 0's alone.
+  bool show_all = false;
+
+  // From a worker's failure to SIGTERM for the others, so that the consequences of the failure
+  // show who waited for whom; from SIGTERM to SIGKILL.
+  std::chrono::milliseconds settle{300};
+  std::chrono::milliseconds grace{3000};
+
+  // Asked after a failure: the command that continues the run, or nothing when there is none.
+  std::function<std::string()> resume_hint;
+
+  std::map<std::string, std::string> extra_env;  // wins over the environment of this process
+};
+
+// Runs options.workers copies of the program and returns when all have ended: 0 when all succeeded,
+// 2 when the first to fail exited with 2 (the user's error), 1 after any other failure, and
+// 128 + the signal when the run was interrupted and the workers ended by it.
+//
+// Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, and
+// OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
+// standard output and error; no worker reads the terminal.
+//
+// When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
+// standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
+// error. SIGINT, SIGTERM and SIGHUP to this process are passed on once; the second one kills.
+// Nothing the workers started is left when this function returns or throws, or this process dies.
+//
+// Throws ConfigError when the program or the logs cannot be opened. Blocks signals of the calling
+// thread meanwhile; meant for a process with one thread.
+int launch(const LaunchOptions& options);
+
+}  // namespace skein

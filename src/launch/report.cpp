@@ -1,0 +1,104 @@
+#include "launch/report.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <tuple>
+
+namespace skein {
+namespace {
+
+bool knows(const BoardRecord& record) { return record.pid != 0; }
+
+bool reported_failure(const BoardRecord& record) {
+  return knows(record) && record.phase == Phase::failed;
+}
+
+std::string how_it_ended(const WorkerOutcome& worker) {
+  const WorkerEnd& end = worker.end;
+  if (end.signal != 0) return fmt::format("was killed by SIG{}", sigabbrev_np(end.signal));
+  if (!worker.record.failure.empty()) return "failed";
+  return fmt::format("exited with code {}", end.code);
+}
+
+// " at step 1204 (backward)", or nothing when the worker never came to the board.
+std::string where(const BoardRecord& record) {
+  if (!knows(record)) return "";
+  const Phase phase = record.phase == Phase::failed ? record.failed_in : record.phase;
+  return fmt::format(" at step {} ({})", record.step, phase_name(phase));
+}
+
+std::string activity(const WorkerOutcome& worker) {
+  const BoardRecord& record = worker.record;
+  if (record.waiting_for >= 0)
+    return fmt::format("waiting for rank {}{}{}", record.waiting_for,
+                       record.operation.empty() ? "" : " in ", record.operation);
+  if (!record.operation.empty()) return fmt::format("waiting in {}", record.operation);
+  if (record.lost_peer >= 0) return fmt::format("lost rank {}", record.lost_peer);
+  if (reported_failure(record)) return fmt::format("failed: {}", record.failure);
+  return phase_name(record.phase);
+}
+
+std::string indented(const std::string& text, const char* first, const char* rest) {
+  std::string out = first;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (text[i] == '\n' && i + 1 < text.size()) out += rest;
+  }
+  if (out.back() != '\n') out += '\n';
+  return out;
+}
+
+}  // namespace
+
+int root_cause(const std::vector<WorkerOutcome>& workers) {
+  // Signals go before exits at the same moment: several ends found at once have no order.
+  using Order = std::tuple<bool, Time, bool>;
+  int best = -1;
+  Order best_order;
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    const WorkerOutcome& worker = workers[rank];
+    const bool reported = reported_failure(worker.record);
+    if (!worker.end.failed() || (worker.stopped && !reported)) continue;
+    const bool killed = worker.end.signal != 0;
+    const bool consequence = !killed && worker.record.lost_peer >= 0;
+    const Order order(consequence, reported ? worker.record.failed_at : worker.ended_at, !killed);
+    if (best < 0 || order < best_order) {
+      best = static_cast<int>(rank);
+      best_order = order;
+    }
+  }
+  return best;
+}
+
+std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
+                           const std::string& logs, const std::string& resume) {
+  const WorkerOutcome& first = workers[static_cast<std::size_t>(root)];
+  std::string out = fmt::format("skein: rank {} {}{}; the run has ended.\n", root,
+                                how_it_ended(first), where(first.record));
+  if (!first.record.failure.empty())
+    out += indented(first.record.failure, "  error   ", "          ");
+  else if (!first.log_tail.empty())
+    out +=
+        fmt::format("  rank {} wrote last\n", root) + indented(first.log_tail, "    | ", "    | ");
+
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    const WorkerOutcome& worker = workers[rank];
+    if (static_cast<int>(rank) == root) continue;
+    if (knows(worker.record))
+      out += fmt::format("  rank {}  step {}  {}\n", rank, worker.record.step, activity(worker));
+    else if (worker.end.failed() && !worker.stopped)
+      out += fmt::format("  rank {}  {}\n", rank, how_it_ended(worker));
+  }
+  if (!logs.empty()) out += fmt::format("  logs    {}\n", logs);
+  if (!resume.empty()) out += fmt::format("  resume  {}\n", resume);
+  return out;
+}
+
+std::string usage_report(const WorkerOutcome& worker, int rank) {
+  if (!worker.record.failure.empty()) return fmt::format("skein: {}\n", worker.record.failure);
+  if (!worker.log_tail.empty()) return indented(worker.log_tail, "", "");
+  return fmt::format("skein: rank {} exited with code {}\n", rank, worker.end.code);
+}
+
+}  // namespace skein

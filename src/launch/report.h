@@ -1,0 +1,36 @@
+// What the launcher says when a run has failed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "launch/board.h"
+#include "launch/crew.h"
+
+namespace skein {
+
+// What is known of one worker when the run is over.
+struct WorkerOutcome {
+  WorkerEnd end;
+  Time ended_at{};
+  bool stopped = false;  // it ended after the launcher had told it to
+  BoardRecord record;    // as it was before that
+  std::string log_tail;  // the last lines it wrote, where the terminal has not shown them
+};
+
+// The rank whose failure brought the others down, or -1 when nobody failed by itself. It is the one
+// that failed first, by the time on its board record or else by its end; but a rank that only
+// reports the loss of a peer comes after every rank that failed in any other way.
+int root_cause(const std::vector<WorkerOutcome>& workers);
+
+// The one block, each line ended by a newline: who failed first and why, what the others were
+// doing, and where to look on. `logs` and `resume` may be empty.
+std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
+                           const std::string& logs, const std::string& resume);
+
+// The message of `rank` alone, for an error that is the user's: it needs no circumstances.
+std::string usage_report(const WorkerOutcome& worker, int rank);
+
+}  // namespace skein

@@ -1,0 +1,37 @@
+// Adam with decoupled weight decay, equal to torch::optim::AdamW.
+#pragma once
+
+#include "optimize/groups.h"
+#include "optimize/optimizer.h"
+#include "optimize/owned_state.h"
+
+namespace skein {
+
+struct AdamwOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+// State "exp_avg" and "exp_avg_sq". The number of updates made is the caller's:
+// UpdateContext::step.
+class Adamw final : public Optimizer {
+ public:
+  // For a plane of `size` elements; `groups` hold where the plane differs from `options`.
+  // Throws ConfigError for options outside their limits. epsilon must be above 0 in float32 too:
+  // the arena's gaps, with gradients always zero, would otherwise become 0 / 0.
+  Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups = {});
+
+  void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
+  void own(std::vector<Range> ranges) override { state_.own(std::move(ranges)); }
+  const std::vector<Range>& owned() const override { return state_.owned(); }
+  std::map<std::string, Span> state() override { return state_.vectors(); }
+
+ private:
+  AdamwOptions options_;
+  Groups groups_;
+  OwnedState state_;
+};
+
+}  // namespace skein

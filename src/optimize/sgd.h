@@ -1,0 +1,35 @@
+// Stochastic gradient descent, equal to torch::optim::SGD.
+#pragma once
+
+#include "optimize/groups.h"
+#include "optimize/optimizer.h"
+#include "optimize/owned_state.h"
+
+namespace skein {
+
+struct SgdOptions {
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+// State "momentum", one vector, only when momentum is not 0. torch starts it at the first gradient
+// it sees, which is momentum · 0 + gradient: zeroed memory gives the same bits.
+class Sgd final : public Optimizer {
+ public:
+  // For a plane of `size` elements; `groups` hold where the plane differs from `options`.
+  // Throws ConfigError for options outside their limits, Nesterov without momentum included.
+  Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups = {});
+
+  void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
+  void own(std::vector<Range> ranges) override { state_.own(std::move(ranges)); }
+  const std::vector<Range>& owned() const override { return state_.owned(); }
+  std::map<std::string, Span> state() override { return state_.vectors(); }
+
+ private:
+  SgdOptions options_;
+  Groups groups_;
+  OwnedState state_;
+};
+
+}  // namespace skein

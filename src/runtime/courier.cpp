@@ -1,0 +1,120 @@
+#include "runtime/courier.h"
+
+#include <sys/prctl.h>
+
+#include "core/check.h"
+
+namespace skein {
+namespace {
+
+// Timers of this thread fire within a microsecond of their time, not 50: emulated links rely on it.
+void sharpen_timers() { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
+
+}  // namespace
+
+Courier::Courier(Loop& loop, EventSource* events) : loop_(loop), events_(events) {
+  sharpen_timers();
+  if (events_) thread_ = std::thread([this] { run(); });
+}
+
+Courier::~Courier() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  wanted_ = false;
+  wanted_.notify_all();
+  events_->wake();
+  thread_.join();
+}
+
+void Courier::post(std::function<void()> action) {
+  {
+    const std::lock_guard lock(posted_mutex_);
+    posted_.push_back(std::move(action));
+    has_posted_.store(true, std::memory_order_release);
+  }
+  if (events_) {
+    events_->wake();
+    return;
+  }
+  const std::lock_guard lock(driving_);
+  turn();
+}
+
+void Courier::with_loop(const std::function<void()>& action) {
+  wanted_ = true;
+  {
+    const std::lock_guard lock(driving_);
+    take_in_posted();
+    action();
+    wanted_ = false;
+  }
+  wanted_.notify_all();
+  if (events_) events_->wake();
+}
+
+void Courier::take_in_posted() {
+  if (!has_posted_.load(std::memory_order_acquire)) return;
+  std::vector<std::function<void()>> posted;
+  {
+    const std::lock_guard lock(posted_mutex_);
+    posted.swap(posted_);
+    has_posted_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& action : posted) action();
+}
+
+bool Courier::turn() {
+  take_in_posted();
+  return loop_.run_ready() > 0;
+}
+
+void Courier::wait(Task<> task) {
+  wanted_ = true;
+  std::unique_lock lock(driving_);
+  const Job job = loop_.spawn(std::move(task));
+  std::exception_ptr failure;
+  for (;;) {
+    const std::uint32_t ticket = events_ ? events_->poll() : 0;
+    if (turn()) continue;
+    if (job.done()) break;
+    try {
+      loop_.rethrow_failure();
+    } catch (...) {
+      failure = std::current_exception();
+      break;
+    }
+    const auto next = loop_.next_timer();
+    if (events_) {
+      events_->wait(ticket, next.value_or(kNever));
+    } else {
+      SKEIN_CHECK(next.has_value(), "nothing can ever end this wait");
+      std::this_thread::sleep_for(*next - loop_.now());
+    }
+  }
+  const bool more = loop_.busy();
+  wanted_ = false;
+  lock.unlock();
+  wanted_.notify_all();
+  // The courier may sleep until a time it chose before this wait began.
+  if (events_ && more) events_->wake();
+  if (failure) std::rethrow_exception(failure);
+  job.rethrow();
+}
+
+void Courier::run() {
+  sharpen_timers();
+  while (!stop_) {
+    if (wanted_) {
+      wanted_.wait(true);
+      continue;
+    }
+    std::unique_lock lock(driving_);
+    const std::uint32_t ticket = events_->poll();
+    if (turn()) continue;
+    const Time until = loop_.next_timer().value_or(kNever);
+    lock.unlock();
+    if (!stop_) events_->wait(ticket, until);
+  }
+}
+
+}  // namespace skein

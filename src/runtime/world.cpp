@@ -1,0 +1,81 @@
+#include "skein/world.h"
+
+#include <fmt/format.h>
+
+#include "fabric/alone.h"
+#include "fabric/local/local_fabric.h"
+#include "runtime/world_impl.h"
+
+namespace skein {
+namespace {
+
+std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options, const Placement& placement) {
+  if (options.fabric != "local")
+    throw ConfigError(fmt::format("no fabric '{}' in this build: expected local", options.fabric));
+  if (placement.size == 1) return std::make_unique<AloneFabric>(loop);
+  if (placement.local_size != placement.size)
+    throw ConfigError(fmt::format("the local fabric joins workers of one host, but only {} of the {} workers that {} "
+                                  "started are here",
+                                  placement.local_size, placement.size, placement.launcher));
+  return std::make_unique<LocalFabric>(
+      loop, LocalOptions{placement.run_id, placement.rank, placement.size, options.patience,
+                         {options.emulate_bytes_per_second, options.emulate_latency}});
+}
+
+}  // namespace
+
+World::Impl::Impl(const JoinOptions& options, const Placement& placement)
+    : options_(options),
+      board_(Board::join(process_environment, placement.rank, placement.size)),
+      loop_(clock_),
+      fabric_(make_fabric(loop_, options, placement)) {
+  fabric_->observe(this);
+  courier_ = std::make_unique<Courier>(loop_, fabric_->events());
+}
+
+World::Impl::~Impl() {
+  courier_.reset();
+  loop_.abandon_jobs();
+}
+
+void World::Impl::fail(const std::string& reason, int lost_peer) {
+  board_.fail(reason, lost_peer);
+  fabric_->fail(reason);
+}
+
+World World::join(const JoinOptions& options) {
+  return World(std::make_unique<Impl>(options, detect(process_environment).value_or(Placement{})));
+}
+
+World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+World::World(World&&) noexcept = default;
+World& World::operator=(World&&) noexcept = default;
+World::~World() = default;
+
+int World::rank() const { return impl_->fabric().rank(); }
+int World::size() const { return impl_->fabric().size(); }
+std::string World::fabric() const { return impl_->fabric().name(); }
+
+void World::barrier() { impl_->courier().wait(impl_->fabric().barrier(Impl::kOwnChannel, impl_->deadline())); }
+
+std::vector<double> World::sum(const std::vector<double>& values) {
+  // A double travels as three floats, which together hold all its bits; each is summed by itself.
+  const auto memory = allocate_on_heap(3 * values.size());
+  const Span parts = memory->span();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double rest = values[i];
+    for (std::size_t k = 0; k < 3; ++k) {
+      parts[3 * i + k] = static_cast<float>(rest);
+      rest -= static_cast<double>(parts[3 * i + k]);
+    }
+  }
+  impl_->courier().wait(impl_->fabric().all_reduce_small(Impl::kOwnChannel, parts, impl_->deadline()));
+  std::vector<double> sums(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (std::size_t k = 3; k-- > 0;) sums[i] += static_cast<double>(parts[3 * i + k]);
+  return sums;
+}
+
+void World::fail(const std::string& reason) { impl_->fail(reason, -1); }
+
+}  // namespace skein

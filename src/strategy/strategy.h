@@ -1,0 +1,64 @@
+// How the workers of a run turn their gradients into one model.
+//
+// A driver (the trainer of a real run, or the virtual cluster) calls, for every step and in this
+// order: begin_step, need for each bucket before forward reads it, gradient_ready for each bucket
+// during backward, end_step. Only the driver's loop calls a strategy, so it needs no locks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/task.h"
+#include "schedule/bucket_plan.h"
+#include "strategy/worker.h"
+
+namespace skein {
+
+inline constexpr std::int64_t kUnknown = -1;
+
+class Strategy {
+ public:
+  explicit Strategy(Worker& worker) : worker_(worker) {}
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+  virtual ~Strategy() = default;
+
+  // The buckets in which gradients are reported and parameters needed. Constant during a step.
+  virtual const BucketPlan& plan() const = 0;
+
+  // How many of the next global batch's samples each rank should take; the same on all ranks.
+  virtual std::vector<std::int64_t> split(std::int64_t samples);
+
+  // A step begins in which this rank will compute `samples` samples: kUnknown if nobody can say yet,
+  // then nothing is sent before end_step.
+  virtual Task<> begin_step(std::int64_t samples) = 0;
+
+  // Ends when forward may read the bucket's parameters.
+  virtual Task<> need(int bucket);
+
+  // The bucket's gradients of this step are complete. Starts what is to be started; never waits.
+  virtual void gradient_ready(int bucket) = 0;
+
+  // Backward has ended; gradients are means over `samples` samples (0: none, and they are zero).
+  // Buckets not reported by now have what gradients they have. When it ends the next step may begin.
+  virtual Task<> end_step(std::int64_t samples) = 0;
+
+  // Leaves the model that should be evaluated or saved: every update applied, replicas equal.
+  virtual Task<> flush();
+
+  // What a strategy does besides, from the start of a run to its end.
+  virtual Task<> background();
+
+  // Whether need() can wait: only then the driver watches reads of parameters.
+  virtual bool waits_for_reads() const { return false; }
+
+  // Figures of this strategy's own for reports.
+  virtual std::map<std::string, double> figures() const { return {}; }
+
+ protected:
+  Worker& worker_;
+};
+
+}  // namespace skein

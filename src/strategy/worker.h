@@ -1,0 +1,80 @@
+// What a strategy may touch: one worker's part of a run.
+#pragma once
+
+#include <cstdint>
+
+#include "core/arena.h"
+#include "core/loop.h"
+#include "core/trace.h"
+#include "fabric/fabric.h"
+#include "optimize/optimizer.h"
+#include "optimize/schedule.h"
+
+namespace skein {
+
+// How far training has come, counted over all workers. Part of a checkpoint.
+struct Progress {
+  std::int64_t samples = 0;
+  std::int64_t steps = 0;      // updates applied
+  std::int64_t reference = 0;  // samples that weigh 1 in an average; 0 before the first step
+};
+
+// What a strategy and its driver measure as they go.
+struct Meters {
+  Duration compute{};             // of the last step: forward and backward, waiting excluded
+  Duration update{};              // optimizer, all steps
+  double seconds_per_sample = 0;  // smoothed compute time
+};
+
+class Worker {
+ public:
+  Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate, Trace& trace,
+         Duration patience, double clip)
+      : fabric_(fabric),
+        arena_(arena),
+        optimizer_(optimizer),
+        learning_rate_(learning_rate),
+        trace_(trace),
+        patience_(patience),
+        clip_(clip) {}
+
+  int rank() const { return fabric_.rank(); }
+  int size() const { return fabric_.size(); }
+  Fabric& fabric() const { return fabric_; }
+  Loop& loop() const { return fabric_.loop(); }
+  Arena& arena() const { return arena_; }
+  Optimizer& optimizer() const { return optimizer_; }
+  Trace& trace() const { return trace_; }
+
+  // When an operation that starts now must have ended.
+  Deadline deadline() const { return loop().now() + patience_; }
+
+  // Gradient clipping by global norm; 0 for none.
+  double clip() const { return clip_; }
+
+  // The learning rate of an update made now: it follows global samples.
+  double learning_rate() const { return learning_rate_.at(progress.samples); }
+  void set_learning_rate(LearningRate rate) { learning_rate_ = rate; }
+
+  // Applies the optimizer to `range` of the model.
+  void update(Range range, const UpdateContext& context);
+
+  Progress progress;
+  Meters meters;
+
+  // The user of this worker wants the run to end; and all workers know that one of them does, which
+  // they learn at the end of the same step.
+  bool wants_to_stop = false;
+  bool all_stop = false;
+
+ private:
+  Fabric& fabric_;
+  Arena& arena_;
+  Optimizer& optimizer_;
+  LearningRate learning_rate_;
+  Trace& trace_;
+  Duration patience_;
+  double clip_;
+};
+
+}  // namespace skein

@@ -1,0 +1,176 @@
+#include "torch/distributed_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+#include "strategy/registry.h"
+#include "torch/safetensors.h"
+
+namespace skein {
+namespace {
+
+// Weight of the newest step in the smoothed compute time: follows a change within a few steps.
+constexpr double kNewest = 0.3;
+
+}  // namespace
+
+Distributed::Impl::Impl(World& world, torch::nn::Module& module, const MakeOptimizer& make_optimizer,
+                        LearningRate learning_rate, double clip, const StrategySpec& strategy)
+    : world_(world),
+      module_(module),
+      binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
+      optimizer_(make_optimizer(binding_)),
+      worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_, world.impl().options().patience, clip),
+      strategy_(make_strategy(strategy.name, strategy.options, worker_)),
+      arrivals_(static_cast<std::size_t>(binding_.slots())) {
+  start_from_rank_0();
+  hooks_ = std::make_unique<GradientHooks>(binding_, [this](int slot) { on_gradient(slot); });
+  courier().with_loop([this] { world_.impl().loop().spawn_background(strategy_->background()); });
+  compute_from_ = world_.impl().loop().now();
+}
+
+Distributed::Impl::~Impl() {
+  // The strategy's jobs refer to what is about to go.
+  courier().with_loop([this] { world_.impl().loop().abandon_jobs(); });
+}
+
+void Distributed::Impl::start_from_rank_0() {
+  const torch::NoGradGuard no_grad;
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, binding_.arena().parameters(), 0,
+                                    world_.impl().deadline()));
+  for (const auto* tensors :
+       {&binding_.float_buffers(), &binding_.integer_buffers(), &binding_.frozen_parameters()})
+    for (const NamedTensor& each : *tensors) broadcast(each.tensor);
+}
+
+// Any dtype: the bytes travel, padded to whole floats.
+void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
+  torch::Tensor copy = tensor.detach().to(torch::kCPU).contiguous().clone();
+  const std::size_t bytes = copy.nbytes();
+  const auto memory = allocate_on_heap((bytes + sizeof(float) - 1) / sizeof(float));
+  std::memcpy(memory->span().data, copy.data_ptr(), bytes);
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().deadline()));
+  std::memcpy(copy.data_ptr(), memory->span().data, bytes);
+  tensor.detach().copy_(copy);
+}
+
+void Distributed::Impl::expect(std::int64_t samples) {
+  if (samples < 0) throw ConfigError(fmt::format("expect({}): expected 0 samples or more", samples));
+  if (begun_) throw ConfigError("expect() came after the first gradient of its step: call it before backward()");
+  expected_ = samples;
+  compute_from_ = world_.impl().loop().now();
+}
+
+void Distributed::Impl::accumulate(int backward_passes) {
+  if (backward_passes < 1) throw ConfigError(fmt::format("accumulate({}): expected 1 or more", backward_passes));
+  if (begun_) throw ConfigError("accumulate() came in the middle of a step: call it before the first backward()");
+  passes_ = backward_passes;
+}
+
+void Distributed::Impl::begin_step_once() {
+  if (begun_) return;
+  begun_ = true;
+  courier().wait(strategy_->begin_step(expected_));
+  const BucketPlan& plan = strategy_->plan();
+  missing_.resize(static_cast<std::size_t>(plan.count()));
+  for (int bucket = 0; bucket < plan.count(); ++bucket)
+    missing_[static_cast<std::size_t>(bucket)] = plan.slots_in(bucket) * passes_;
+  std::fill(arrivals_.begin(), arrivals_.end(), 0);
+}
+
+void Distributed::Impl::on_gradient(int slot) {
+  if (before_gradient) before_gradient(slot);
+  begin_step_once();
+  if (++arrivals_[static_cast<std::size_t>(slot)] > passes_)
+    throw ConfigError(fmt::format("backward pass {} of a step that has {}: the gradient of '{}' may be on its way already. Say "
+                                  "accumulate({}) before, or step() after each",
+                                  arrivals_[static_cast<std::size_t>(slot)], passes_, binding_.names_of_slot(slot).front(),
+                                  arrivals_[static_cast<std::size_t>(slot)]));
+  const int bucket = strategy_->plan().bucket_of(slot);
+  if (--missing_[static_cast<std::size_t>(bucket)] == 0)
+    courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
+}
+
+void Distributed::Impl::measure_compute(std::int64_t samples) {
+  Meters& meters = worker_.meters;
+  meters.compute = world_.impl().loop().now() - compute_from_;
+  if (samples <= 0) return;
+  const double now = seconds(meters.compute) / static_cast<double>(samples);
+  double& smooth = meters.seconds_per_sample;
+  smooth = smooth > 0 ? smooth + kNewest * (now - smooth) : now;
+}
+
+void Distributed::Impl::step(std::int64_t samples) {
+  if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
+  measure_compute(samples);
+  if (!begun_) expected_ = samples;
+  begin_step_once();
+  binding_.rebind_gradients();
+  Board& board = world_.impl().board();
+  board.set_phase(Phase::waiting);
+  const Loop& loop = world_.impl().loop();
+  const Time begin = loop.now();
+  const Duration updated = worker_.meters.update;
+  courier().wait(strategy_->end_step(samples));
+  const Time end = loop.now();
+  exposed_ += end - begin - (worker_.meters.update - updated);
+  trace_.span(Lane::wait, "step", begin, end);
+  begun_ = false;
+  expected_ = samples;
+  compute_from_ = end;
+  board.set_step(worker_.progress.steps, worker_.progress.samples);
+  board.set_phase(Phase::forward);
+}
+
+void Distributed::Impl::flush() { courier().wait(strategy_->flush()); }
+
+std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> flat;
+  for (const NamedTensor& each : binding_.float_buffers()) flat.push_back(each.tensor.detach().to(torch::kFloat32).reshape({-1}));
+  std::vector<NamedTensor> result;
+  if (!flat.empty()) {
+    torch::Tensor all = torch::cat(flat).contiguous();
+    courier().wait(fabric().all_reduce(World::Impl::kOwnChannel,
+                                       {all.data_ptr<float>(), static_cast<std::size_t>(all.numel())},
+                                       world_.impl().deadline()));
+    if (world_.size() > 1) all.div_(world_.size());
+    std::int64_t offset = 0;
+    for (const NamedTensor& each : binding_.float_buffers()) {
+      const std::int64_t count = each.tensor.numel();
+      result.push_back({each.name, all.narrow(0, offset, count).view(each.tensor.sizes()).to(each.tensor.dtype()).clone()});
+      offset += count;
+    }
+  }
+  for (const NamedTensor& each : binding_.integer_buffers()) {
+    torch::Tensor copy = each.tensor.detach().clone();
+    broadcast(copy);
+    result.push_back({each.name, copy});
+  }
+  return result;
+}
+
+std::vector<NamedTensor> Distributed::Impl::tensors_to_save() {
+  const auto buffers = averaged_buffers();
+  auto tensors = tensors_of(module_);
+  for (NamedTensor& each : tensors)
+    for (const NamedTensor& buffer : buffers)
+      if (buffer.name == each.name) each.tensor = buffer.tensor;
+  return tensors;
+}
+
+void Distributed::Impl::verify_replicas() {
+  const Span mine = binding_.arena().parameters();
+  const auto memory = allocate_on_heap(mine.count);
+  const Span rank_0 = memory->span();
+  copy(rank_0, mine);
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().deadline()));
+  for (const Slot& slot : binding_.arena().slots())
+    if (std::memcmp(mine.at(slot.range).data, rank_0.at(slot.range).data, slot.range.count * sizeof(float)) != 0)
+      throw Error(fmt::format("replicas differ after step {}: '{}' of rank {} is not that of rank 0",
+                              worker_.progress.steps, slot.name, world_.rank()));
+}
+
+}  // namespace skein

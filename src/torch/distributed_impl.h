@@ -1,0 +1,91 @@
+// The inside of a Distributed: ties a bound module, an optimizer and a strategy to a world.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/trace.h"
+#include "runtime/world_impl.h"
+#include "skein/torch.h"
+#include "strategy/strategy.h"
+#include "torch/binding.h"
+#include "torch/gradient_hooks.h"
+
+namespace skein {
+
+class Distributed::Impl {
+ public:
+  using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const Binding&)>;
+
+  Impl(World& world, torch::nn::Module& module, const MakeOptimizer& make_optimizer,
+       LearningRate learning_rate, double clip, const StrategySpec& strategy);
+  ~Impl();
+
+  void step(std::int64_t samples);
+  void expect(std::int64_t samples);
+  void accumulate(int backward_passes);
+  void flush();
+
+  // This module's buffers as they should be saved: floating-point ones averaged over the workers,
+  // integer ones those of rank 0. Copies; the live ones stay as they are. All workers call it.
+  std::vector<NamedTensor> averaged_buffers();
+
+  // The module's tensors under their names, with those buffers in place of the live ones.
+  std::vector<NamedTensor> tensors_to_save();
+
+  // Throws Error, naming the parameter, unless all workers' parameters are bit-equal.
+  void verify_replicas();
+
+  World& world() { return world_; }
+  torch::nn::Module& module() { return module_; }
+  Binding& binding() { return binding_; }
+  Worker& worker() { return worker_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  Strategy& strategy() { return *strategy_; }
+  Duration exposed_communication() const { return exposed_; }
+
+  void trace_to(Trace* trace) { trace_.target = trace; }
+
+  // Called in backward before the slot's gradient is reported: where emulated computation takes its
+  // time.
+  std::function<void(int slot)> before_gradient;
+
+ private:
+  // Strategies hold a reference to a trace for life; the target may come later.
+  struct Relay final : Trace {
+    Trace* target = nullptr;
+    void span(Lane lane, std::string_view name, Time begin, Time end) override {
+      if (target) target->span(lane, name, begin, end);
+    }
+  };
+
+  Courier& courier() { return world_.impl().courier(); }
+  Fabric& fabric() { return world_.impl().fabric(); }
+  void start_from_rank_0();
+  void broadcast(const torch::Tensor& tensor);
+  void begin_step_once();
+  void on_gradient(int slot);
+  void measure_compute(std::int64_t samples);
+
+  World& world_;
+  torch::nn::Module& module_;
+  Relay trace_;
+  Binding binding_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Worker worker_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<GradientHooks> hooks_;
+
+  int passes_ = 1;                    // backward passes per step
+  std::int64_t expected_ = kUnknown;  // samples of the coming step
+  bool begun_ = false;                // begin_step was called for it
+  std::vector<int> arrivals_;         // gradients of this step, per slot
+  std::vector<int> missing_;          // gradients still to come, per bucket
+  Time compute_from_{};
+  Duration exposed_{};
+};
+
+}  // namespace skein

@@ -1,0 +1,42 @@
+// Tensors in files of the safetensors format, as other programs read and write it.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "torch/named_tensor.h"
+
+namespace skein {
+
+struct SafeTensors {
+  std::vector<NamedTensor> tensors;  // in the order of their data in the file
+  std::map<std::string, std::string> metadata;
+
+  const torch::Tensor* find(const std::string& name) const;  // null when there is none
+};
+
+// Writes `tensors` (dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL, any device, any strides). The
+// file appears, whole, when all of it is on the disk; on failure nothing is left and Error names
+// the path and the reason. ConfigError for other dtypes and for names that are reserved or given
+// twice.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// Reads the whole file into memory of its own. ConfigError, with the file, the place and what was
+// expected there, for a file that is missing, truncated or malformed in any way.
+SafeTensors read_safetensors(const std::filesystem::path& path);
+
+// The state of a module as it is saved: parameters, then buffers; each tensor once, under its first
+// name. The tensors alias the module's.
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
+
+// Copies values into the module's tensors in place (bound ones stay bound). The file must hold
+// every tensor of the module, of the same shape and dtype, under one of its names, and nothing
+// else: ConfigError lists all differences, and then the module is unchanged.
+void load_into_module(torch::nn::Module& module, const SafeTensors& file);
+
+}  // namespace skein

@@ -1,0 +1,70 @@
+// What a training job is: the options of `skein train`, read and checked. No torch here.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace skein {
+
+struct TrainOptions {
+  using Settings = std::map<std::string, std::string>;  // --set PART.KEY=VALUE without PART
+
+  // The job.
+  std::string strategy = "allreduce";  // one of strategy_names()
+  std::string model = "mlp";
+  std::string data = "glyphs";
+  Settings strategy_settings, model_settings, data_settings;
+  std::uint64_t seed = 1;
+
+  // Who does it.
+  int workers = 1;  // of the whole run; under another launcher, as many as it started
+  std::string fabric = "local";
+  int threads = 1;  // that torch may use in each worker
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // the longest wait for a peer
+
+  // How much. One of the two is positive.
+  int epochs = 3;
+  std::int64_t samples = 0;    // over all workers; 0: as many as `epochs` have
+  std::int64_t batch = 32;     // per worker and micro-batch
+  int accumulate = 1;          // micro-batches per step
+  double target_accuracy = 0;  // in (0, 1]: stop when an evaluation reaches it; 0: never
+
+  // The optimizer.
+  std::string optimizer = "sgd";  // or "adamw"
+  double learning_rate = 0.05;    // when not given: 0.05 for sgd, 0.001 for adamw
+  double momentum = 0.9;          // sgd only
+  bool nesterov = false;          // sgd only
+  double weight_decay = 0;
+  bool decay_1d = true;               // false: no weight decay on tensors of one dimension
+  std::string schedule = "constant";  // what parse_schedule() reads
+  double clip = 0;                    // largest global norm of the gradient; 0: no limit
+  std::string wire = "f32";
+
+  // What is kept.
+  std::string out;                    // folder, which exists; empty: nothing is kept
+  std::string resume;                 // the `out` of an earlier run, which exists; empty: a new run
+  std::int64_t checkpoint_every = 0;  // samples; 0: only at the end
+  int keep_checkpoints = 2;
+  std::int64_t eval_every = 0;  // samples; 0: after each epoch
+
+  // One host made to behave like a bad cluster. Zero or empty: not emulated.
+  std::vector<double> emulate_speeds;           // one positive number per worker, relative
+  std::chrono::nanoseconds emulate_step{0};     // a micro-batch at speed 1 takes at least this
+  double emulate_link = 0;                      // bytes per second of each worker, each direction
+  std::chrono::nanoseconds emulate_latency{0};  // of every message
+
+  // What is said about it.
+  std::string json;            // file, or empty
+  std::string trace;           // file, or empty
+  std::string command;         // "train", for the JSON
+  std::string version;         // of Skein, for the JSON
+  std::string config_json;     // every option and its value as one JSON object, for the JSON
+  std::int64_t log_every = 0;  // steps between two progress lines; 0: as fits the terminal
+  bool quiet = false;
+  bool verify = false;  // check after every step that all replicas are bit-equal
+};
+
+}  // namespace skein

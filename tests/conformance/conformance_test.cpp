@@ -1,0 +1,318 @@
+// What every fabric must do, on 1, 2, 3, 4 and 8 ranks.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "conformance/harness.h"
+#include "core/rng.h"
+#include "skein/error.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kSizes[] = {0, 1, 2, 15, 16, 17, 1000, 4096, 4097, 100003, 1 << 20};
+
+Deadline in(Fabric& fabric, Duration time) { return fabric.loop().now() + time; }
+Deadline soon(Fabric& fabric) { return in(fabric, 60s); }
+
+// Small integers: sums are exact in any order, so results can be compared with ==.
+float value(int rank, std::size_t i, std::size_t salt = 0) {
+  return static_cast<float>((i * 7 + salt * 13 + static_cast<std::size_t>(rank) * 31) % 101);
+}
+float total(int size, std::size_t i, std::size_t salt = 0) {
+  float sum = 0;
+  for (int r = 0; r < size; ++r) sum += value(r, i, salt);
+  return sum;
+}
+void set(Span span, int rank, std::size_t salt = 0) {
+  for (std::size_t i = 0; i < span.count; ++i) span[i] = value(rank, i, salt);
+}
+
+class Conformance : public testing::TestWithParam<std::tuple<World, int>> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+  const World& world() const { return std::get<0>(GetParam()); }
+  std::vector<Outcome> run(const Body& body) { return world().run(size(), body); }
+  void run_all_ok(const Body& body) {
+    const auto outcomes = run(body);
+    for (int r = 0; r < size(); ++r)
+      EXPECT_TRUE(outcomes[static_cast<std::size_t>(r)].ok)
+          << "rank " << r << ": " << outcomes[static_cast<std::size_t>(r)].error;
+  }
+};
+
+// Both kinds of memory: the fabric's own and any other.
+template <typename Test>
+Task<> with_both_memories(Fabric& fabric, std::size_t count, Test test) {
+  const auto own = fabric.allocate(count);
+  co_await test(own->span());
+  const auto other = allocate_on_heap(count);
+  co_await test(other->span());
+}
+
+TEST_P(Conformance, ReduceScatterLeavesTheSumInOwnShard) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (const std::size_t count : kSizes) {
+      const auto test = [&](Span buffer) -> Task<> {
+        set(buffer, fabric.rank(), count);
+        co_await fabric.reduce_scatter(0, buffer, soon(fabric));
+        const Range mine = shard(count, fabric.size(), fabric.rank());
+        for (std::size_t i = mine.offset; i < mine.end(); ++i)
+          if (buffer[i] != total(fabric.size(), i, count)) throw Error("wrong sum at " + std::to_string(i));
+      };
+      co_await with_both_memories(fabric, count, test);
+    }
+  });
+}
+
+TEST_P(Conformance, AllGatherCopiesEveryShard) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (const std::size_t count : kSizes) {
+      const auto test = [&](Span buffer) -> Task<> {
+        for (std::size_t i = 0; i < count; ++i) buffer[i] = -1;
+        set(buffer.at(shard(count, fabric.size(), fabric.rank())), fabric.rank());
+        co_await fabric.all_gather(0, buffer, soon(fabric));
+        for (int r = 0; r < fabric.size(); ++r) {
+          const Span part = buffer.at(shard(count, fabric.size(), r));
+          for (std::size_t i = 0; i < part.count; ++i)
+            if (part[i] != value(r, i)) throw Error("wrong value at " + std::to_string(i));
+        }
+      };
+      co_await with_both_memories(fabric, count, test);
+    }
+  });
+}
+
+TEST_P(Conformance, AllReduceSumsEverywhere) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (const std::size_t count : kSizes) {
+      const auto test = [&](Span buffer) -> Task<> {
+        for (const bool small : {false, true}) {
+          set(buffer, fabric.rank(), count);
+          if (small)
+            co_await fabric.all_reduce_small(3, buffer, soon(fabric));
+          else
+            co_await fabric.all_reduce(3, buffer, soon(fabric));
+          for (std::size_t i = 0; i < count; ++i)
+            if (buffer[i] != total(fabric.size(), i, count)) throw Error("wrong sum at " + std::to_string(i));
+        }
+      };
+      co_await with_both_memories(fabric, count, test);
+    }
+  });
+}
+
+// Rounding depends on the order of the sum: these must agree bit for bit.
+TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    const std::size_t count = 50021;
+    const auto one = fabric.allocate(count), two = fabric.allocate(count), zero = fabric.allocate(count);
+    Rng rng(static_cast<std::uint64_t>(fabric.rank()) + 5);
+    for (std::size_t i = 0; i < count; ++i) one->span()[i] = two->span()[i] = static_cast<float>(rng.normal());
+    co_await fabric.all_reduce(0, one->span(), soon(fabric));
+    co_await fabric.reduce_scatter(0, two->span(), soon(fabric));
+    co_await fabric.all_gather(0, two->span(), soon(fabric));
+    for (std::size_t i = 0; i < count; ++i)
+      if (one->span()[i] != two->span()[i]) throw Error("bits differ at " + std::to_string(i));
+    if (fabric.rank() == 0)
+      for (std::size_t i = 0; i < count; ++i) zero->span()[i] = one->span()[i];
+    co_await fabric.broadcast(0, zero->span(), 0, soon(fabric));
+    for (std::size_t i = 0; i < count; ++i)
+      if (zero->span()[i] != one->span()[i]) throw Error("ranks differ at " + std::to_string(i));
+  });
+}
+
+TEST_P(Conformance, BroadcastFromEveryRoot) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (int root = 0; root < fabric.size(); ++root) {
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{200000}}) {
+        const auto test = [&](Span buffer) -> Task<> {
+          set(buffer, fabric.rank());
+          co_await fabric.broadcast(1, buffer, root, soon(fabric));
+          for (std::size_t i = 0; i < count; ++i)
+            if (buffer[i] != value(root, i)) throw Error("wrong value at " + std::to_string(i));
+        };
+        co_await with_both_memories(fabric, count, test);
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, BarrierWaitsForTheLast) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    const int last = fabric.size() - 1;
+    if (fabric.rank() == last) co_await fabric.loop().sleep_for(50ms);
+    std::int64_t came = fabric.loop().now().time_since_epoch().count();
+    co_await fabric.barrier(0, soon(fabric));
+    const std::int64_t left = fabric.loop().now().time_since_epoch().count();
+    Span bits{reinterpret_cast<float*>(&came), 2};
+    co_await fabric.broadcast(0, bits, last, soon(fabric));
+    if (left < came) throw Error("the barrier opened early");
+  });
+}
+
+TEST_P(Conformance, PointToPointKeepsOrderAndExchangeGoesBothWays) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    if (fabric.size() == 1) co_return;
+    const int next = (fabric.rank() + 1) % fabric.size();
+    const int previous = (fabric.rank() + fabric.size() - 1) % fabric.size();
+    const auto buffer = allocate_on_heap(1000), in = allocate_on_heap(1000);
+    for (std::size_t k = 0; k < 100; ++k) {  // more than may be under way at once
+      const Span part = buffer->span().at({0, k * 10});
+      set(part, fabric.rank(), k);
+      std::vector<Task<>> both;
+      both.push_back(fabric.send(2, next, part, soon(fabric)));
+      both.push_back(fabric.receive(2, previous, in->span().at({0, k * 10}), soon(fabric)));
+      co_await all_of(fabric.loop(), std::move(both));
+      for (std::size_t i = 0; i < k * 10; ++i)
+        if (in->span()[i] != value(previous, i, k)) throw Error("wrong message");
+    }
+    const int peer = fabric.rank() ^ 1;
+    if (peer >= fabric.size()) co_return;
+    set(buffer->span(), fabric.rank());
+    co_await fabric.exchange(3, peer, buffer->span(), in->span(), soon(fabric));
+    for (std::size_t i = 0; i < 1000; ++i)
+      if (in->span()[i] != value(peer, i)) throw Error("wrong exchange");
+  });
+}
+
+TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    constexpr int kOperations = 60;
+    std::vector<std::unique_ptr<Memory>> buffers;
+    std::vector<Task<>> tasks;
+    for (int k = 0; k < kOperations; ++k) {
+      const auto salt = static_cast<std::size_t>(k);
+      buffers.push_back(fabric.allocate(5000 + 37 * salt));
+      set(buffers.back()->span(), fabric.rank(), salt);
+    }
+    // Each rank starts the channels in another order; on a channel the order is the same.
+    for (int c = 0; c < 4; ++c)
+      for (int k = (c + fabric.rank()) % 4; k < kOperations; k += 4)
+        tasks.push_back(fabric.all_reduce(k % 4, buffers[static_cast<std::size_t>(k)]->span(), soon(fabric)));
+    co_await all_of(fabric.loop(), std::move(tasks));
+    for (std::size_t k = 0; k < kOperations; ++k) {
+      const Span buffer = buffers[k]->span();
+      for (std::size_t i = 0; i < buffer.count; ++i)
+        if (buffer[i] != total(fabric.size(), i, k)) throw Error("wrong sum");
+    }
+  });
+}
+
+TEST_P(Conformance, MismatchedSizesAreAnErrorOnEveryRank) {
+  if (size() == 1) GTEST_SKIP() << "one rank has nobody to disagree with";
+  for (const std::size_t count : {std::size_t{100}, std::size_t{100000}}) {
+    const auto outcomes = run([count](Fabric& fabric) -> Task<> {
+      const auto buffer = fabric.allocate(count + 500);
+      const std::size_t mine = fabric.rank() == 1 ? count + 500 : count;
+      co_await fabric.all_reduce(0, buffer->span().at({0, mine}), in(fabric, 5s));
+    });
+    for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.io_error) << outcome.error;
+  }
+}
+
+TEST_P(Conformance, ADeadlineEndsTheWaitAndNamesThePeer) {
+  if (size() == 1) GTEST_SKIP() << "one rank never waits";
+  const auto outcomes = run([](Fabric& fabric) -> Task<> {
+    const auto buffer = fabric.allocate(100000);
+    if (fabric.rank() == fabric.size() - 1) {
+      co_await fabric.loop().sleep_for(1500ms);  // alive, but it does not take part
+      co_return;
+    }
+    const Time start = fabric.loop().now();
+    try {
+      co_await fabric.reduce_scatter(0, buffer->span(), in(fabric, 200ms));
+    } catch (const IoError&) {
+      const Duration waited = fabric.loop().now() - start;
+      if (waited < 150ms || waited > 1200ms) throw Error("ended after " + std::to_string(seconds(waited)));
+      throw;
+    }
+  });
+  for (int r = 0; r + 1 < size(); ++r) {
+    EXPECT_TRUE(outcomes[static_cast<std::size_t>(r)].io_error) << outcomes[static_cast<std::size_t>(r)].error;
+    EXPECT_GE(outcomes[static_cast<std::size_t>(r)].peer, 0);
+  }
+}
+
+TEST_P(Conformance, AKilledPeerIsAnErrorWellBeforeTheDeadline) {
+  if (size() == 1) GTEST_SKIP() << "one rank has no peer";
+  if (!world().processes) GTEST_SKIP() << "ranks of this world are not processes";
+  const auto outcomes = run([](Fabric& fabric) -> Task<> {
+    const auto buffer = fabric.allocate(1 << 20);
+    co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
+    if (fabric.rank() == 1) ::kill(::getpid(), SIGKILL);
+    const Time start = fabric.loop().now();
+    try {
+      for (;;) co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
+    } catch (const IoError&) {
+      if (fabric.loop().now() - start > 5s) throw Error("noticed too late");
+      throw;
+    }
+  });
+  for (int r = 0; r < size(); ++r) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
+    if (r == 1)
+      EXPECT_EQ(outcome.signal, SIGKILL);
+    else
+      EXPECT_TRUE(outcome.io_error) << r << ": " << outcome.error;
+  }
+}
+
+TEST_P(Conformance, CancellationEndsOneOperationAndLeavesOtherChannels) {
+  if (size() == 1) GTEST_SKIP() << "one rank never waits";
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    const auto buffer = fabric.allocate(100000), other = fabric.allocate(1000);
+    if (fabric.rank() == 0) {
+      Job job = fabric.loop().spawn(fabric.all_reduce(0, buffer->span(), soon(fabric)));
+      co_await fabric.loop().sleep_for(20ms);
+      job.cancel();
+      bool cancelled = false, refused = false;
+      try {
+        co_await job.join();
+      } catch (const Cancelled&) {
+        cancelled = true;
+      }
+      if (!cancelled) throw Error("not cancelled");
+      try {
+        co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
+      } catch (const IoError&) {
+        refused = true;
+      }
+      if (!refused) throw Error("the channel of a cancelled operation still works");
+    }
+    set(other->span(), fabric.rank());
+    co_await fabric.all_reduce(1, other->span(), soon(fabric));
+    for (std::size_t i = 0; i < 1000; ++i)
+      if (other->span()[i] != total(fabric.size(), i)) throw Error("wrong sum");
+  });
+}
+
+TEST_P(Conformance, BytesSentAreThoseOfARing) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    const std::size_t count = 16000 * static_cast<std::size_t>(fabric.size());
+    const auto buffer = fabric.allocate(count);
+    co_await fabric.reduce_scatter(0, buffer->span(), soon(fabric));
+    co_await fabric.all_gather(0, buffer->span(), soon(fabric));
+    const std::size_t want = 2 * 16000 * 4 * (static_cast<std::size_t>(fabric.size()) - 1);
+    if (fabric.bytes_sent() != want) throw Error("sent " + std::to_string(fabric.bytes_sent()));
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, Conformance,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 3, 4, 8)), name_of);
+
+}  // namespace
+
+// Keeps gtest from printing a World as bytes.
+void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
+
+}  // namespace skein::conformance

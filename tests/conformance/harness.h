@@ -1,0 +1,33 @@
+// Runs the same test body on every rank of every fabric.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace skein::conformance {
+
+// How one rank ended.
+struct Outcome {
+  bool ok = false;
+  std::string error;   // what() of what the body threw
+  bool io_error = false;
+  int peer = -1;       // IoError's peer
+  int signal = 0;      // killed by
+};
+
+// A rank's part in a test: runs on its own loop. EXPECT_… inside it count.
+using Body = std::function<Task<>(Fabric&)>;
+
+// A way to make a fabric of N ranks and run a body on each.
+struct World {
+  std::string name;
+  std::function<std::vector<Outcome>(int size, const Body& body)> run;
+  bool processes = true;  // ranks are processes of their own and can be killed
+};
+
+std::vector<World> worlds();
+
+}  // namespace skein::conformance

@@ -1,0 +1,147 @@
+// What the command line accepts, refuses and says, as far as nothing has to be trained for it.
+#include <nlohmann/json.hpp>
+
+#include "multiproc/process.h"
+
+namespace skein::testing {
+namespace {
+
+Finished skein(std::vector<std::string> words, const Process::Environment& environment = {}) {
+  words.insert(words.begin(), SKEIN_BINARY);
+  return run(words, environment);
+}
+
+// The one line that refuses `words`, without "skein train: ".
+std::string refusal(std::vector<std::string> words, const Process::Environment& environment = {}) {
+  words.insert(words.begin(), "train");
+  const auto end = skein(words, environment);
+  EXPECT_EQ(end.code, 2) << end.err;
+  EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
+  const std::string prefix = "skein train: ";
+  EXPECT_EQ(end.err.rfind(prefix, 0), 0u) << end.err;
+  return end.err.substr(std::min(prefix.size(), end.err.size()));
+}
+
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_EQ(skein({"--version"}).out.rfind("skein ", 0), 0u);
+  for (const char* command : {"train", "run", "doctor"}) {
+    const auto help = skein({command, "--help"});
+    EXPECT_EQ(help.code, 0);
+    for (const char* part : {"--json FILE", "--seed", "--quiet", "--config", "Example: skein "})
+      EXPECT_EQ(count(help.out, part), 1) << command << part;
+  }
+}
+
+TEST(CommandLine, UnknownCommand) {
+  const auto end = skein({"trian"});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_EQ(end.err.rfind("skein: unknown command 'trian': expected ", 0), 0u) << end.err;
+  EXPECT_EQ(count(end.err, "; did you mean 'train'?\n"), 1) << end.err;
+  EXPECT_EQ(skein({}).code, 2);
+}
+
+TEST(TrainOptions, RefusesImpossibleValues) {
+  const std::vector<std::vector<std::string>> table{{"--workers", "0"},
+                                                    {"--workers", "four"},
+                                                    {"--batch", "0"},
+                                                    {"--epochs", "0"},
+                                                    {"--samples", "-5"},
+                                                    {"--lr", "-0.1"},
+                                                    {"--lr", "nan"},
+                                                    {"--momentum", "1"},
+                                                    {"--weight-decay", "-1"},
+                                                    {"--clip", "0"},
+                                                    {"--accumulate", "0"},
+                                                    {"--optimizer", "adam"},
+                                                    {"--fabric", "tcp"},
+                                                    {"--wire", "bf16"},
+                                                    {"--target-accuracy", "97"},
+                                                    {"--deadline", "0"},
+                                                    {"--deadline", "60"},
+                                                    {"--emulate-link", "fast"},
+                                                    {"--emulate-latency", "1"},
+                                                    {"--emulate-speeds", "1,,2"},
+                                                    {"--emulate-speeds", "1,0"},
+                                                    {"--keep-checkpoints", "0"},
+                                                    {"--threads", "0"},
+                                                    {"--seed", "-1"},
+                                                    {"--set", "model"},
+                                                    {"--set", "modle.width=3"},
+                                                    {"--schedule", "sometimes"},
+                                                    {"--checkpoint-every", "10"},
+                                                    {"--resume", "/no/such"},
+                                                    {"--json", "/no/such/x"},
+                                                    {"--trace", "/tmp"},
+                                                    {"--out", "/dev/null/x"},
+                                                    {"--config", "/no/such.toml"}};
+  for (const auto& words : table) {
+    const std::string message = refusal(words);
+    // Names the option (a schedule by its own name) and the value.
+    EXPECT_EQ(count(message, words[0].substr(2)) > 0, true) << message;
+    EXPECT_EQ(count(message, words[1]) > 0, true) << message;
+  }
+}
+
+TEST(TrainOptions, RefusesWhatDoesNotFitTogether) {
+  EXPECT_EQ(refusal({"--samples", "5", "--epochs", "2"}),
+            "--samples 5 and --epochs 2: expected one of the two\n");
+  EXPECT_EQ(refusal({"--workers", "2", "--emulate-speeds", "1,1,2"}),
+            "--emulate-speeds 1,1,2: 3 speeds, 2 workers; expected one each\n");
+  EXPECT_EQ(refusal({"--optimizer", "adamw", "--momentum", "0.5"}),
+            "--momentum: --optimizer adamw does not use it; expected sgd\n");
+  EXPECT_EQ(refusal({"--nesterov", "--momentum", "0"}),
+            "--nesterov with --momentum 0: expected a momentum above 0\n");
+  EXPECT_EQ(refusal({"--topology", "ring"}), "--topology: strategy 'allreduce' does not use it\n");
+}
+
+TEST(TrainOptions, SuggestsWhatWasMeant) {
+  EXPECT_EQ(refusal({"--stratgey", "allreduce"}),
+            "unknown option '--stratgey'; did you mean '--strategy'?\n");
+  EXPECT_EQ(count(refusal({"--strategy", "alreduce"}), "did you mean 'allreduce'?"), 1);
+  EXPECT_EQ(refusal({"left"}), "unexpected 'left'\n");
+}
+
+TEST(TrainOptions, RefusesAWrongFileWithItsLine) {
+  const Folder folder;
+  const auto error = [&](const std::string& text) {
+    std::ofstream(folder / "c.toml") << text;
+    return refusal({"--config", folder / "c.toml"});
+  };
+  const std::string file = folder / "c.toml";
+  EXPECT_EQ(error("epochs = 1\nbatsh = 3\n"),
+            file + ":2: unknown key 'batsh'; did you mean 'batch'?\n");
+  EXPECT_EQ(error("lr = -3.5\n"), file + ":1: --lr -3.5: expected a positive number\n");
+  EXPECT_EQ(error("lr = true\n"), file + ":1: lr = true: expected NUMBER\n");
+}
+
+TEST(TrainOptions, RefusesHalfSetLaunchersAndOtherWorkerCounts) {
+  EXPECT_EQ(count(refusal({}, {{"SKEIN_RANK", "0"}}), "SKEIN_SIZE, SKEIN_RUN are not"), 1);
+  EXPECT_EQ(
+      refusal({"--workers", "3"}, {{"SKEIN_RANK", "0"}, {"SKEIN_SIZE", "2"}, {"SKEIN_RUN", "x"}}),
+      "--workers 3: skein has started 2; leave the option out\n");
+}
+
+TEST(Doctor, SaysWhatIsThere) {
+  const Folder folder;
+  const auto end = skein({"doctor", "--json", folder / "d.json"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  const auto json = nlohmann::json::parse(contents(folder / "d.json"));
+  EXPECT_EQ(json.at("command"), "doctor");
+  EXPECT_EQ(json.at("fabrics"), nlohmann::json({"local"}));
+  EXPECT_EQ(json.at("strategies").at(0), "allreduce");
+  EXPECT_GE(json.at("cores"), 1);
+  EXPECT_GT(json.at("memory_bytes"), 0);
+  EXPECT_TRUE(json.at("memfd"));
+  EXPECT_TRUE(json.at("pidfd"));
+  EXPECT_NE(json.at("blas"), "");
+  EXPECT_EQ(count(end.out, json.at("torch").get<std::string>()) > 0, true);
+}
+
+TEST(Doctor, ReportsAHalfSetLauncherAsAFinding) {
+  const auto end = skein({"doctor"}, {{"OMPI_COMM_WORLD_RANK", "0"}});
+  EXPECT_EQ(end.code, 0);
+  EXPECT_EQ(count(end.out, "OMPI_COMM_WORLD_SIZE"), 1) << end.out;
+}
+
+}  // namespace
+}  // namespace skein::testing

@@ -1,0 +1,263 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "launch/board.h"
+#include "launch/relay.h"
+#include "launch/report.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs `body` in a child process and returns its wait status.
+template <typename Body>
+int in_child(Body body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+Getenv board_variable(const std::string& value) {
+  return [value](const char* name) {
+    return std::string(name) == "SKEIN_BOARD" ? value.c_str() : nullptr;
+  };
+}
+
+TEST(Board, StartsEmpty) {
+  const Board board = Board::create(3);
+  EXPECT_EQ(board.size(), 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    const BoardRecord record = board.read(rank);
+    EXPECT_EQ(record.pid, 0);
+    EXPECT_EQ(record.phase, Phase::starting);
+    EXPECT_EQ(record.waiting_for, -1);
+    EXPECT_EQ(record.lost_peer, -1);
+    EXPECT_EQ(record.operation, "");
+    EXPECT_EQ(record.failure, "");
+  }
+}
+
+TEST(Board, ReadsBackWhatWasWritten) {
+  auto clock = std::make_shared<ManualClock>();
+  clock->advance_to(Time(5s));
+  Board board = Board::create(2, 1, clock);
+  board.sign_in();
+  board.set_step(1204, 38'528);
+  board.set_phase(Phase::backward);
+  board.set_waiting(0, "an operation with quite a long name");
+  BoardRecord record = board.read(1);
+  EXPECT_EQ(record.pid, getpid());
+  EXPECT_EQ(record.step, 1204);
+  EXPECT_EQ(record.samples, 38'528);
+  EXPECT_EQ(record.phase, Phase::backward);
+  EXPECT_EQ(record.waiting_for, 0);
+  EXPECT_EQ(record.operation, "an operation with quite a long ");  // cut at 31
+  EXPECT_EQ(record.changed, Time(5s));
+  EXPECT_EQ(board.read(0).pid, 0);
+  board.clear_waiting();
+  record = board.read(1);
+  EXPECT_EQ(record.waiting_for, -1);
+  EXPECT_EQ(record.operation, "");
+}
+
+TEST(Board, TheFirstFailureStays) {
+  auto clock = std::make_shared<ManualClock>();
+  Board board = Board::create(1, 0, clock);
+  board.set_phase(Phase::update);
+  board.set_waiting(2, "all_gather");
+  clock->advance_to(Time(7s));
+  board.fail(std::string(1000, 'x'), 2);
+  clock->advance_to(Time(8s));
+  board.fail("a consequence", 1);
+  board.set_phase(Phase::saving);
+  board.clear_waiting();
+  const BoardRecord record = board.read(0);
+  EXPECT_EQ(record.phase, Phase::failed);
+  EXPECT_EQ(record.failed_in, Phase::update);
+  EXPECT_EQ(record.failure, std::string(511, 'x'));
+  EXPECT_EQ(record.lost_peer, 2);
+  EXPECT_EQ(record.failed_at, Time(7s));
+  EXPECT_EQ(record.waiting_for, 2);
+  EXPECT_EQ(record.operation, "all_gather");
+}
+
+TEST(Board, OutlivesAWorkerThatIsKilled) {
+  const Board board = Board::create(4);
+  const int status = in_child([&] {
+    auto mine = Board::inherit(board_variable(std::to_string(board.descriptor())), 2);
+    mine->set_step(17, 544);
+    mine->set_phase(Phase::forward);
+    raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  const BoardRecord record = board.read(2);
+  EXPECT_GT(record.pid, 0);
+  EXPECT_NE(record.pid, getpid());
+  EXPECT_EQ(record.step, 17);
+  EXPECT_EQ(record.phase, Phase::forward);
+}
+
+TEST(Board, CopiesAreConsistent) {
+  // Two writing threads that keep step and samples equal, killed somewhere, and a reader.
+  const Board board = Board::create(2);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    Board mine = std::move(*Board::inherit(board_variable(std::to_string(board.descriptor())), 1));
+    const auto write = [&](std::int64_t from) {
+      for (std::int64_t i = from;; i += 2) mine.set_step(i, i);
+    };
+    std::thread other(write, 1);
+    write(2);
+  }
+  std::int64_t seen = 0;
+  for (int i = 0; i < 20'000 || seen < 1000; ++i) {
+    const BoardRecord record = board.read(1);
+    ASSERT_EQ(record.step, record.samples);
+    seen = record.step;
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  board.read(1);  // returns even if the writer died half way
+}
+
+TEST(Board, InheritsOnlyWhatIsABoard) {
+  EXPECT_FALSE(Board::inherit([](const char*) { return nullptr; }, 0));
+  EXPECT_FALSE(Board::inherit(board_variable("987654"), 0));  // not open
+  const int other = open("/dev/zero", O_RDWR);
+  EXPECT_FALSE(Board::inherit(board_variable(std::to_string(other)), 0));
+  close(other);
+  EXPECT_THROW(Board::inherit(board_variable("seven"), 0), ConfigError);
+  const Board board = Board::create(2);
+  const auto variable = board_variable(std::to_string(board.descriptor()));
+  EXPECT_FALSE(Board::inherit(variable, 2));  // there is no such rank on it
+  EXPECT_TRUE(Board::inherit(variable, 1));
+}
+
+TEST(Board, JoinFallsBackToAPrivateOne) {
+  Board board = Board::join([](const char*) { return nullptr; }, 1, 3);
+  board.set_step(4, 5);
+  EXPECT_EQ(board.read(1).step, 4);
+  EXPECT_EQ(board.size(), 3);
+}
+
+WorkerOutcome ended(WorkerEnd end, Time at) {
+  WorkerOutcome out;
+  out.end = end;
+  out.ended_at = at;
+  return out;
+}
+
+WorkerOutcome training(std::int64_t step, Phase phase) {
+  WorkerOutcome out;
+  out.record.pid = 1;
+  out.record.step = step;
+  out.record.phase = phase;
+  return out;
+}
+
+TEST(RootCause, IsTheFirstThatFailedByItself) {
+  std::vector<WorkerOutcome> workers(3);
+  EXPECT_EQ(root_cause(workers), -1);
+  workers[0] = ended({0, 1}, Time(3s));
+  workers[2] = ended({0, 1}, Time(2s));
+  EXPECT_EQ(root_cause(workers), 2);
+  workers[1] = ended({SIGTERM, 0}, Time(1s));
+  workers[1].stopped = true;
+  EXPECT_EQ(root_cause(workers), 2);
+}
+
+TEST(RootCause, LostPeerIsAConsequence) {
+  std::vector<WorkerOutcome> workers(3);
+  workers[0] = ended({0, 1}, Time(1s));
+  workers[0].record.pid = 1;
+  workers[0].record.phase = Phase::failed;
+  workers[0].record.failed_at = Time(1s);
+  workers[0].record.lost_peer = 2;
+  EXPECT_EQ(root_cause(workers), 0);
+  workers[2] = ended({SIGKILL, 0}, Time(2s));  // seen later than its consequence
+  EXPECT_EQ(root_cause(workers), 2);
+}
+
+TEST(RootCause, TimeOfFailureGoesBeforeTimeOfEnd) {
+  // Rank 1 failed first but took long to end.
+  std::vector<WorkerOutcome> workers(2);
+  workers[0] = ended({0, 1}, Time(3s));
+  workers[1] = ended({0, 1}, Time(9s));
+  workers[1].stopped = true;
+  workers[1].record.pid = 1;
+  workers[1].record.phase = Phase::failed;
+  workers[1].record.failed_at = Time(1s);
+  EXPECT_EQ(root_cause(workers), 1);
+}
+
+TEST(Report, TellsWhoFailedAndWhoWaited) {
+  std::vector<WorkerOutcome> workers{training(1205, Phase::waiting), training(1205, Phase::failed),
+                                     training(1204, Phase::backward),
+                                     training(1204, Phase::backward)};
+  for (int rank : {0, 1}) {
+    workers[static_cast<std::size_t>(rank)].record.waiting_for = 2;
+    workers[static_cast<std::size_t>(rank)].record.operation = "reduce_scatter";
+  }
+  workers[2].end.signal = SIGKILL;
+  EXPECT_EQ(failure_report(workers, 2, "/x/logs/rank-*.log", "skein train --resume out/x"),
+            "skein: rank 2 was killed by SIGKILL at step 1204 (backward); the run has ended.\n"
+            "  rank 0  step 1205  waiting for rank 2 in reduce_scatter\n"
+            "  rank 1  step 1205  waiting for rank 2 in reduce_scatter\n"
+            "  rank 3  step 1204  backward\n"
+            "  logs    /x/logs/rank-*.log\n"
+            "  resume  skein train --resume out/x\n");
+}
+
+TEST(Report, ShowsTheErrorOfTheFirst) {
+  std::vector<WorkerOutcome> workers{training(3, Phase::failed), training(3, Phase::forward)};
+  workers[0].end.code = 1;
+  workers[0].record.failed_in = Phase::data;
+  workers[0].record.failure = "cannot read 'x.bin'\nit is truncated";
+  workers[0].log_tail = "not needed";
+  EXPECT_EQ(failure_report(workers, 0, "", ""),
+            "skein: rank 0 failed at step 3 (loading data); the run has ended.\n"
+            "  error   cannot read 'x.bin'\n"
+            "          it is truncated\n"
+            "  rank 1  step 3  forward\n");
+}
+
+TEST(Relay, PassesWholeLinesAndKeepsALog) {
+  int in[2], out[2], log[2];
+  ASSERT_EQ(pipe(in) + pipe(out) + pipe(log), 0);
+  const auto drain = [](int descriptor) {
+    char buffer[256];
+    const ssize_t count = read(descriptor, buffer, sizeof(buffer));
+    return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  };
+  for (const int* ends : {out, log}) fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  Relay relay(FileDescriptor(in[0]), out[1], "[7] ", log[1]);
+  ASSERT_EQ(write(in[1], "one\ntw", 6), 6);
+  relay.pump();
+  EXPECT_EQ(drain(out[0]), "[7] one\n");
+  ASSERT_EQ(write(in[1], "o\nrest", 6), 6);
+  relay.pump();
+  EXPECT_EQ(drain(out[0]), "[7] two\n");
+  EXPECT_GE(relay.descriptor(), 0);
+  close(in[1]);
+  relay.pump();
+  EXPECT_EQ(drain(out[0]), "[7] rest\n");
+  EXPECT_LT(relay.descriptor(), 0);
+  EXPECT_EQ(drain(log[0]), "one\ntwo\nrest");
+  for (const int* ends : {out, log}) close(ends[0]), close(ends[1]);
+}
+
+}  // namespace
+}  // namespace skein
