@@ -1,2 +1,47 @@
 # `cmake --install`: the libraries, their public headers, the command line and a package that
 # `find_package(skein CONFIG)` finds.
+option(SKEIN_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
+if(NOT PROJECT_IS_TOP_LEVEL)
+  # Whoever links our targets needs those that we have found (torch, fmt), and is outside this folder.
+  get_directory_property(found_targets IMPORTED_TARGETS)
+  set_target_properties(${found_targets} PROPERTIES IMPORTED_GLOBAL ON)
+endif()
+if(NOT SKEIN_INSTALL)
+  return()
+endif()
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/skein)
+
+# Each library has an export file of its own, so that a program that wants only skein::core need
+# not have torch.
+function(skein_install_library name)
+  # Compiled into the library and header-only: a program that links the library needs none of it.
+  get_target_property(links skein_${name} INTERFACE_LINK_LIBRARIES)
+  list(REMOVE_ITEM links "$<LINK_ONLY:nlohmann_json::nlohmann_json>")
+  set_target_properties(skein_${name} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
+
+  install(TARGETS skein_${name} EXPORT skein_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT skein_${name} NAMESPACE skein:: FILE skein_${name}.cmake DESTINATION ${package_dir})
+endfunction()
+
+skein_install_library(core)
+set(torch_headers PATTERN "torch*.h" EXCLUDE)
+if(SKEIN_TORCH)
+  skein_install_library(torch)
+  set(torch_headers)
+endif()
+if(TARGET skein)
+  set_target_properties(skein PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS skein RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/skein DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h" ${torch_headers})
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/skeinConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/skeinConfig.cmake INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/skeinConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/skeinConfig.cmake ${PROJECT_BINARY_DIR}/skeinConfigVersion.cmake
+        DESTINATION ${package_dir})

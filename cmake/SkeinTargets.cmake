@@ -30,6 +30,9 @@ function(skein_torch_headers target)
     target_precompile_headers(${target} PRIVATE <torch/torch.h>)
   else()
     target_precompile_headers(${target} REUSE_FROM skein_torch)
+    # The header was compiled with -fPIC; an executable's -fPIE would not fit it.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/atomic_file.h"
 #include "skein/error.h"
-#include "torch/atomic_file.h"
 
 namespace skein {
 
@@ -38,10 +38,7 @@ void JsonOutput::write(nlohmann::json figures, std::uint64_t seed, nlohmann::jso
   figures["version"] = SKEIN_VERSION;
   figures["seed"] = seed;
   figures["config"] = std::move(config);
-  const std::string text = figures.dump(2) + "\n";
-  AtomicFile file(path_);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_whole(path_, figures.dump(2) + "\n");
 }
 
 }  // namespace skein

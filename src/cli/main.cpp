@@ -30,19 +30,22 @@ std::vector<std::string> split_program(Invocation& invocation) {
   return ours;
 }
 
-std::string unknown_word(const CLI::App& app) {
+// The command that was typed, down to its last part: "bench fabric" is a command inside a command.
+const CLI::App& chosen_command(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  if (chosen.empty()) {
-    std::vector<std::string> commands;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      commands.push_back(command->get_name());
-    const std::string word = app.remaining().empty() ? "" : app.remaining().front();
-    return fmt::format("unknown command '{}': expected {}{}", word, fmt::join(commands, ", "),
-                       did_you_mean(word, commands));
-  }
-  const CLI::App& command = *chosen.front();
+  return chosen.empty() ? app : chosen_command(*chosen.front());
+}
+
+std::string unknown_word(const CLI::App& app) {
+  const CLI::App& command = chosen_command(app);
   const auto words = command.remaining();
   const std::string word = words.empty() ? "" : words.front();
+  std::vector<std::string> commands;
+  for (const CLI::App* inner : command.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(inner->get_name());
+  if (!commands.empty())
+    return fmt::format("unknown command '{}': expected {}{}", word, fmt::join(commands, ", "),
+                       did_you_mean(word, commands));
   if (!word.starts_with("-")) return fmt::format("unexpected '{}'", word);
   std::vector<std::string> names;
   for (const std::string& name : option_names(command)) names.push_back("--" + name);
@@ -52,7 +55,7 @@ std::string unknown_word(const CLI::App& app) {
 
 std::string prefix(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? "skein" : "skein " + chosen.front()->get_name();
+  return chosen.empty() ? app.get_name() : app.get_name() + " " + prefix(*chosen.front());
 }
 
 int say(const CLI::App& app, const std::string& message, int code) {
@@ -70,6 +73,7 @@ int run_command_line(int argc, char** argv) {
   try {
     add_train(app, invocation);
     add_run(app, invocation);
+    add_bench(app, invocation);
     add_doctor(app, invocation);
     auto arguments = split_program(invocation);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them

@@ -12,7 +12,7 @@ namespace detail {
 void PromiseBase::finished() noexcept {
   if (started_inline) return;  // the awaiter finds us done
   if (awaiter)
-    job->loop.resume_later(awaiter);
+    job->loop.resume_later(awaiter, job);
   else
     job->root_finished();
 }
@@ -35,6 +35,9 @@ void JobState::root_finished() noexcept {
 void JobState::abandon() {
   if (finished) return;
   finished = true;
+  ++loop.finished_jobs_;
+  for (auto& ready : loop.ready_)
+    if (ready.job == this) ready.handle = nullptr;
   task = Task<>();
 }
 
@@ -65,7 +68,7 @@ bool Waiter::suspend(std::coroutine_handle<> handle, JobState* job) {
 void Waiter::wake(Wake reason) {
   unlink();
   wake_ = reason;
-  loop_.resume_later(handle_);
+  loop_.resume_later(handle_, job_);
 }
 
 void Waiter::unlink() {
@@ -96,6 +99,8 @@ void Signal::notify_all() {
 bool Job::done() const { return state_->finished; }
 
 void Job::cancel() { state_->cancel(); }
+
+void Job::abandon() { state_->abandon(); }
 
 Task<> Job::join() const {
   const auto state = state_;
@@ -134,7 +139,7 @@ Job Loop::start(Task<> task, bool background) {
   }
   auto state = std::make_shared<detail::JobState>(*this, std::move(task), background);
   state->task.handle().promise().job = state.get();
-  resume_later(state->task.handle());
+  resume_later(state->task.handle(), state.get());
   jobs_.push_back(state);
   return Job(std::move(state));
 }
@@ -197,9 +202,9 @@ std::size_t Loop::run_ready() {
   for (fire_timers(); !ready_.empty(); fire_timers()) {
     // What is queued now runs before timers that fall due meanwhile: nobody starves.
     for (std::size_t turn = ready_.size(); turn > 0; --turn, ++resumed) {
-      const auto handle = ready_.front();
+      const Ready next = ready_.front();
       ready_.pop_front();
-      handle.resume();
+      if (next.handle) next.handle.resume();
     }
   }
   return resumed;
@@ -236,9 +241,9 @@ Task<> run_in(Gathering& gathering, Task<> task) {
 Task<> all_of(Loop& loop, std::vector<Task<>> tasks) {
   Gathering gathering(loop);
   gathering.running = tasks.size();
-  std::vector<Job> jobs;
+  std::vector<ScopedJob> jobs;
   jobs.reserve(tasks.size());
-  for (auto& task : tasks) jobs.push_back(loop.spawn(run_in(gathering, std::move(task))));
+  for (auto& task : tasks) jobs.emplace_back(loop.spawn(run_in(gathering, std::move(task))));
   try {
     while (gathering.running > 0 && !gathering.error) co_await gathering.changed.wait();
   } catch (...) {
@@ -246,8 +251,8 @@ Task<> all_of(Loop& loop, std::vector<Task<>> tasks) {
   }
   if (!gathering.error) co_return;
   const std::exception_ptr error = gathering.error;
-  for (Job& job : jobs) job.cancel();
-  for (const Job& job : jobs) co_await job.settle();
+  for (ScopedJob& job : jobs) job->cancel();
+  for (const ScopedJob& job : jobs) co_await job->settle();
   std::rethrow_exception(error);
 }
 

@@ -100,6 +100,9 @@ class Job {
   // Makes the job's innermost wait throw Cancelled, now or when it next waits. No effect when done.
   void cancel();
 
+  // Frees the coroutine where it waits, without resuming it; no effect when done. Never from inside the job.
+  void abandon();
+
   // Throws what the job threw. Requires done().
   void rethrow() const;
 
@@ -113,6 +116,29 @@ class Job {
   friend class Loop;
   explicit Job(std::shared_ptr<detail::JobState> state) : state_(std::move(state)) {}
   std::shared_ptr<detail::JobState> state_;
+};
+
+// A job that must not outlive what it refers to: abandoned with its owner.
+class ScopedJob {
+ public:
+  ScopedJob() = default;
+  explicit ScopedJob(Job job) : job_(std::move(job)) {}
+  ScopedJob(ScopedJob&& other) noexcept : job_(std::exchange(other.job_, Job())) {}
+  ScopedJob& operator=(ScopedJob&& other) noexcept {
+    std::swap(job_, other.job_);
+    return *this;
+  }
+  ~ScopedJob() {
+    if (job_.valid()) job_.abandon();
+  }
+
+  bool valid() const { return job_.valid(); }
+  const Job& operator*() const { return job_; }
+  const Job* operator->() const { return &job_; }
+  Job* operator->() { return &job_; }
+
+ private:
+  Job job_;
 };
 
 class Loop {
@@ -169,7 +195,13 @@ class Loop {
     }
   };
 
-  void resume_later(std::coroutine_handle<> handle) { ready_.push_back(handle); }
+  // A coroutine that can go on, and the job it is part of.
+  struct Ready {
+    std::coroutine_handle<> handle;
+    detail::JobState* job;
+  };
+
+  void resume_later(std::coroutine_handle<> handle, detail::JobState* job) { ready_.push_back({handle, job}); }
   std::uint32_t add_timer(Time time, detail::Waiter* waiter);
   void remove_timer(std::uint32_t slot);
   bool stale(const TimerEntry& entry) const;
@@ -178,7 +210,7 @@ class Loop {
   Job start(Task<> task, bool background);
 
   const Clock& clock_;
-  std::deque<std::coroutine_handle<>> ready_;
+  std::deque<Ready> ready_;
   std::vector<TimerEntry> timers_;  // a heap; cancelled entries stay until they surface
   std::vector<TimerSlot> timer_slots_;
   std::vector<std::uint32_t> free_timer_slots_;

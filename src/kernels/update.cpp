@@ -1,13 +1,9 @@
 #include "kernels/update.h"
 
-#include <math.h>
+#include <cmath>
 
 #include "kernels/clones.h"
 #include "kernels/operands.h"
-
-// The C library may set errno in sqrtf, and a call that may do so is not vectorised. This says that
-// it does not: v ≥ 0, so it never would.
-extern "C" [[gnu::const]] float sqrtf(float) noexcept;
 
 namespace skein {
 namespace {
@@ -47,7 +43,7 @@ SKEIN_CLONES void adamw_loop(float* __restrict p, float* __restrict g, float* __
     const float gradient = g[i] * f.gradient_scale;
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * gradient;
     v[i] = f.beta2 * v[i] + f.one_minus_beta2 * gradient * gradient;
-    const float denominator = ::sqrtf(v[i]) / f.correction2_root + f.epsilon;
+    const float denominator = std::sqrt(v[i]) / f.correction2_root + f.epsilon;
     p[i] = p[i] * f.decay - f.step_size * m[i] / denominator;
     g[i] = 0;
   }

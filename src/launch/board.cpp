@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -60,7 +61,7 @@ T get(const std::atomic<T>& field) {
 template <typename Words>
 void put_text(Words& words, std::string_view text) {
   std::array<char, sizeof(Words)> bytes{};
-  std::memcpy(bytes.data(), text.data(), std::min(text.size(), bytes.size() - 1));
+  std::copy_n(text.data(), std::min(text.size(), bytes.size() - 1), bytes.data());
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::uint64_t word;
     std::memcpy(&word, bytes.data() + i * 8, 8);

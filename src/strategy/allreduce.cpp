@@ -63,7 +63,7 @@ void AllReduce::gradient_ready(int bucket) {
 
 void AllReduce::send_ready_buckets() {
   for (; next_ < plan_.count() && ready_[static_cast<std::size_t>(next_)]; ++next_)
-    averages_.push_back(worker_.loop().spawn(average(next_)));
+    averages_.emplace_back(worker_.loop().spawn(average(next_)));
 }
 
 Task<> AllReduce::average(int bucket) {
@@ -85,11 +85,11 @@ Task<> AllReduce::end_step(std::int64_t samples) {
   const double average = table_.total_weight() > 0 ? 1 / table_.total_weight() : 0;
   context.gradient_scale = static_cast<float>(average);
   if (worker_.clip() > 0) {
-    for (const Job& sum : averages_) co_await sum.join();
+    for (const ScopedJob& sum : averages_) co_await sum->join();
     context.gradient_scale *= clip_scale(squared_norm_of_sum() * average * average, worker_.clip());
   }
   for (int bucket = 0; bucket < plan_.count(); ++bucket) {
-    co_await averages_[static_cast<std::size_t>(bucket)].join();
+    co_await averages_[static_cast<std::size_t>(bucket)]->join();
     worker_.update(plan_.range(bucket), context);
   }
   ++worker_.progress.steps;

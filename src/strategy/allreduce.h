@@ -43,7 +43,7 @@ class AllReduce final : public Strategy {
   bool sending_ = false;              // this step's weight is known
   int next_ = 0;                      // the bucket to be sent next
   std::vector<bool> ready_;
-  std::vector<Job> averages_;         // one per bucket sent in this step
+  std::vector<ScopedJob> averages_;         // one per bucket sent in this step
   std::vector<std::int64_t> shares_;   // the last split, kept while it is good enough
 };
 

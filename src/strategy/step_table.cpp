@@ -28,19 +28,21 @@ void StepTable::start(std::int64_t samples) {
   if (worker_.size() == 1) reference = samples;
   unit_ = reference > 0 ? static_cast<float>(reference) : 1;
   own_weight_ = static_cast<float>(samples) / unit_;
-  exchange_ = worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.deadline()));
+  exchange_ =
+      ScopedJob(worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.deadline())));
 }
 
 Task<> StepTable::finish() {
-  co_await exchange_.join();
-  exchange_ = Job();
+  co_await exchange_->join();
+  exchange_ = ScopedJob();
   check_last_step();
   double total = 0;
   last_expected_.clear();
   speeds_.clear();
   for (int r = 0; r < worker_.size(); ++r) {
-    last_expected_.push_back(cell(r, kExpected));
-    total += static_cast<double>(cell(r, kExpected));
+    // Alone, what was computed is known at once.
+    last_expected_.push_back(worker_.size() == 1 ? static_cast<double>(computed_) : cell(r, kExpected));
+    total += last_expected_.back();
     if (const double time = cell(r, kSecondsPerSample); time > 0) speeds_.push_back(1 / time);
     if (cell(r, kStop) > 0) worker_.all_stop = true;
   }

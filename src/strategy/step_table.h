@@ -43,7 +43,7 @@ class StepTable {
   Worker& worker_;
   Channel channel_;
   std::unique_ptr<Memory> memory_;
-  Job exchange_;
+  ScopedJob exchange_;
   std::int64_t computed_ = 0;
   std::vector<double> last_expected_;  // of all ranks, in the step before
   float unit_ = 1;                     // samples that weigh 1 in this step

@@ -51,12 +51,11 @@ bool is_at(const torch::Tensor& tensor, const torch::Tensor& view) {
          tensor.strides() == view.strides();
 }
 
-bool add_once(std::vector<NamedTensor>& list, const std::string& name,
+void add_once(std::vector<NamedTensor>& list, const std::string& name,
               const torch::Tensor& tensor) {
   const bool known = std::any_of(list.begin(), list.end(),
                                  [&](const auto& other) { return other.tensor.is_same(tensor); });
   if (!known) list.push_back({name, tensor});
-  return !known;
 }
 
 }  // namespace

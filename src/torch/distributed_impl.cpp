@@ -107,6 +107,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   measure_compute(samples);
   if (!begun_) expected_ = samples;
   begin_step_once();
+  binding_.rebind_parameters();
   binding_.rebind_gradients();
   Board& board = world_.impl().board();
   board.set_phase(Phase::waiting);

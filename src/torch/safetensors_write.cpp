@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/atomic_file.h"
 #include "skein/error.h"
-#include "torch/atomic_file.h"
 #include "torch/safetensors.h"
 #include "torch/safetensors_format.h"
 

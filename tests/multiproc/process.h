@@ -1,6 +1,7 @@
 // Starts a program for a test, collects what it prints and waits for its end, for a limited time.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -77,9 +78,8 @@ class Process {
     if (pid_ != 0) return;
     setpgid(0, 0);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    if (freopen((folder_ / "out").c_str(), "w", stdout) == nullptr ||
-        freopen((folder_ / "err").c_str(), "w", stderr) == nullptr)
-      _exit(126);
+    redirect(folder_ / "out", STDOUT_FILENO);
+    redirect(folder_ / "err", STDERR_FILENO);
     execvp(pointers[0], pointers.data());
     _exit(127);
   }
@@ -113,6 +113,11 @@ class Process {
   }
 
  private:
+  static void redirect(const std::string& path, int descriptor) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0 || dup2(file, descriptor) < 0) _exit(126);
+  }
+
   Folder folder_;
   std::chrono::steady_clock::time_point begin_;
   pid_t pid_ = -1;

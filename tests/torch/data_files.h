@@ -1,15 +1,15 @@
 // Small data files that tests write: a folder that goes away, and PNG and JPEG by their libraries.
 #pragma once
 
-#include <jpeglib.h>
-#include <png.h>
-#include <cstdint>
+// jpeglib.h uses FILE and size_t without declaring them.
 #include <cstdio>
 
 #include <gtest/gtest.h>
+#include <jpeglib.h>
+#include <png.h>
 #include <stdlib.h>
 
-#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

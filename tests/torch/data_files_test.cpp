@@ -2,6 +2,7 @@
 #include "torch/data_files.h"
 
 #include <cmath>
+#include <set>
 
 #include "data/decode.h"
 #include "data/open.h"
@@ -259,17 +260,32 @@ TEST(ImageFolder, ReadsClassesInOrderOfTheirNames) {
   EXPECT_NEAR(batch.data[1][2][0][0].item<double>(), (200 / 255.0 - 0.406) / 0.225, 0.05);
 }
 
+// The first red value of every sample.
+std::vector<float> marks(const Dataset& data) {
+  std::vector<float> out;
+  for (std::uint32_t i = 0; i < data.size(); ++i) {
+    const std::vector<std::uint32_t> index{i};
+    out.push_back(data.get(index).data[0][0][0][0].item<float>());
+  }
+  return out;
+}
+
 TEST(ImageFolder, HoldsATenthOutTheSameEveryTime) {
   const DataFolder folder;
-  write_images(folder, "train", 20);
-  const Settings settings{{"size", "2"}};
-  const DataSets data = open_data("images:" + folder.path(), settings, 1);
-  EXPECT_EQ(data.train->size(), 36);
-  EXPECT_EQ(data.test->size(), 4);
-  const std::vector<std::uint32_t> four{0, 1, 2, 3};
-  const auto targets = [&](const DataSets& sets) { return sets.test->get(four).target; };
-  EXPECT_TRUE(
-      torch::equal(targets(data), targets(open_data("images:" + folder.path(), settings, 2))));
+  for (std::uint8_t i = 0; i < 40; ++i)
+    folder.write((i % 2 == 0 ? "train/cat/" : "train/dog/") + std::to_string(i) + ".png",
+                 encode_png(Bytes(12, i), 2, 2));
+  const auto open = [&](std::uint64_t run_seed) {
+    return open_data("images:" + folder.path(), {{"size", "2"}}, run_seed);
+  };
+  const DataSets data = open(1);
+  const std::vector<float> train = marks(*data.train), test = marks(*data.test);
+  EXPECT_EQ(train.size(), 36u);
+  EXPECT_EQ(test.size(), 4u);
+  std::set<float> all(train.begin(), train.end());
+  all.insert(test.begin(), test.end());
+  EXPECT_EQ(all.size(), 40u);
+  EXPECT_EQ(marks(*open(2).test), test);
 }
 
 TEST(ImageFolder, RefusesWhatDoesNotFit) {

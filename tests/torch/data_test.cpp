@@ -35,7 +35,7 @@ TEST(Glyphs, AreTheSameBytesOnEveryMachine) {
     value = hash(value, draw_glyph(20, GlyphPart::train, i).bytes());
     value = hash(value, draw_glyph(20, GlyphPart::test, i).bytes());
   }
-  EXPECT_EQ(value, 0x0u);
+  EXPECT_EQ(value, 0x66479deb80a6ff8u);
 }
 
 TEST(Glyphs, HaveTheSizesAndBalancedClasses) {
@@ -142,7 +142,7 @@ TEST(Text, SamplesAreConsecutiveAndTargetsTheNextCharacters) {
   EXPECT_TRUE(torch::equal(batch.data, tokens({1, 2, 3, 0, 1, 2, 3, 0, 1, 2})));
   EXPECT_TRUE(torch::equal(batch.target, tokens({2, 3, 0, 1, 2, 3, 0, 1, 2, 3})));
   const std::vector<std::uint32_t> last{70};
-  EXPECT_EQ(data.train->get(last).target[0][4].item<std::int64_t>(), 355 % 4 + 1);
+  EXPECT_EQ(data.train->get(last).target[0][4].item<std::int64_t>(), 0);  // byte 355, a newline
 }
 
 TEST(Text, TooShortIsAnError) {

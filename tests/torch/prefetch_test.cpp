@@ -28,7 +28,16 @@ class Numbers : public Dataset {
     }
     for (const std::int64_t value : values)
       if (value == 99) throw ConfigError("sample 99 is corrupt");
-    return {torch::tensor(values, torch::kInt64), torch::zeros({indices.size()})};
+    const auto tensor = torch::tensor(values, torch::kInt64);
+    return {tensor, torch::zeros_like(tensor)};
+  }
+
+  void wait_for_loads(std::size_t count) const {
+    const auto loaded = [&] {
+      std::lock_guard lock(mutex);
+      return loads.size();
+    };
+    while (loaded() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   struct Load {
@@ -47,8 +56,7 @@ TEST(Prefetch, LoadsTheRequestOnItsThreadOnce) {
   Prefetcher prefetcher(numbers);
   for (std::uint32_t i = 0; i < 20; ++i) {
     prefetcher.request({i, i + 1});
-    while (std::lock_guard(numbers->mutex), numbers->loads.size() < i + 1)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    numbers->wait_for_loads(i + 1);
     const Batch batch = prefetcher.take(Indices{i, i + 1});
     EXPECT_EQ(batch.data[1].item<std::int64_t>(), i + 1);
   }
@@ -86,10 +94,12 @@ TEST(Prefetch, ALaterRequestReplacesAnEarlierOne) {
 }
 
 TEST(Prefetch, ErrorsOfTheThreadSurfaceInTake) {
-  Prefetcher prefetcher(std::make_shared<Numbers>());
+  const auto numbers = std::make_shared<Numbers>();
+  Prefetcher prefetcher(numbers);
   prefetcher.request({1, 99});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  numbers->wait_for_loads(1);
   EXPECT_THROW(prefetcher.take(Indices{1, 99}), ConfigError);
+  EXPECT_NE(numbers->loads.at(0).thread, std::this_thread::get_id());
   // It goes on after that.
   prefetcher.request({4});
   EXPECT_EQ(prefetcher.take(Indices{4}).data.item<std::int64_t>(), 4);

@@ -188,6 +188,28 @@ TEST_F(LoopTest, ABackgroundFailureIsKept) {
   EXPECT_THROW(loop.rethrow_failure(), Error);
 }
 
+TEST_F(LoopTest, AScopedJobEndsWithItsOwnerAlsoWhenItIsAboutToRun) {
+  bool woke = false;
+  const auto body = [&](Signal& signal) -> Task<> {
+    std::vector<Task<>> inner;
+    const auto wait = [&]() -> Task<> {
+      co_await signal.wait();
+      woke = true;
+    };
+    inner.push_back(wait());
+    co_await all_of(loop, std::move(inner));
+  };
+  Signal signal(loop);
+  {
+    const ScopedJob job(loop.spawn(body(signal)));
+    loop.run_ready();
+    signal.notify_all();  // the inner job is queued, but its owner goes first
+  }
+  run();
+  EXPECT_FALSE(woke);
+  EXPECT_FALSE(loop.busy());
+}
+
 TEST_F(LoopTest, AbandonedJobsFreeWhatTheyHold) {
   const auto held = std::make_shared<int>(1);
   const auto body = [&](std::shared_ptr<int> copy) -> Task<> {

@@ -98,20 +98,22 @@ void LocalFabric::ring_all() {
     if (r != rank()) ring(segment(r).header());
 }
 
-// Throws if `peer` will never answer.
-void LocalFabric::check_peer(const Operation& operation, int peer) {
+std::string LocalFabric::trouble_with(int peer, bool look) {
   PeerState& other = state(peer);
-  if (!other.dead && other.pidfd.valid()) {
+  if (look && !other.dead && other.pidfd.valid()) {
     pollfd ended{other.pidfd.get(), POLLIN, 0};
     other.dead = ::poll(&ended, 1, 0) > 0;
   }
   const auto& header = segment(peer).header();
-  const Presence presence = header.presence.load(std::memory_order_acquire);
-  const std::string where = fmt::format("{} waits for rank {}", describe(operation), peer);
-  if (presence == Presence::failed)
-    throw IoError(fmt::format("{}, which failed: {}", where, header.failure), peer);
-  if (presence == Presence::left) throw IoError(fmt::format("{}, which has left the run", where), peer);
-  if (other.dead) throw IoError(fmt::format("{}, which died (process {})", where, other.pid), peer);
+  switch (header.presence.load(std::memory_order_acquire)) {
+    case Presence::failed:
+      return fmt::format("which failed: {}", header.failure);
+    case Presence::left:
+      return "which has left the run";
+    case Presence::here:
+      break;
+  }
+  return other.dead ? fmt::format("which died (process {})", other.pid) : "";
 }
 
 Task<> LocalFabric::wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter,
@@ -119,12 +121,20 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, const std::at
   const auto reached = [&] { return counter.load(std::memory_order_acquire) >= value; };
   if (reached()) co_return;
   if (observer()) observer()->waiting(operation.name, peer);
-  while (!reached()) {
-    check_peer(operation, peer);
-    if (reached()) break;  // its last act before it left
-    if (loop().now() >= operation.deadline)
+  Time looked = loop().now();
+  for (;;) {
+    // A system call is too much for every wait; the bell rings at least this often.
+    const Time now = loop().now();
+    const bool look = now - looked >= local::Doorbell::kLookAround;
+    if (look) looked = now;
+    const std::string trouble = trouble_with(peer, look);
+    if (reached()) break;  // also if that was its last act
+    if (!trouble.empty())
+      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble), peer);
+    if (now >= operation.deadline)
       throw IoError(fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer), peer);
     co_await doorbell_.bell().wait(operation.deadline);
+    if (reached()) break;
   }
   if (observer()) observer()->resumed();
 }

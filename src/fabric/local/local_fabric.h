@@ -6,6 +6,7 @@
 // arrival the link delays.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,21 +63,31 @@ class LocalFabric final : public Fabric {
   local::Segment& segment(int rank) { return *segments_[static_cast<std::size_t>(rank)]; }
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
   void ring_all();
-  void check_peer(const Operation& operation, int peer);
+
+  // Why `peer` will never answer, or empty. Asks the system whether it lives only if `look`.
+  std::string trouble_with(int peer, bool look);
 
   // Waits until `counter`, which `peer` raises, has reached `value`.
   Task<> wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter, std::uint64_t value);
 
   // A collective on shared memory: offer `buffer`, wait for all offers, `work`, wait until all are done.
+  // A small one offers a copy instead, and then need not wait until all are done.
   template <typename Work>
   Task<> direct(const Operation& operation, Kind kind, Span buffer, int root, Work work);
+  template <typename Work>
+  Task<> direct_small(const Operation& operation, Kind kind, Span buffer, int root, Work work);
+  Task<> offer(const Operation& operation, Kind kind, Span shared, int root);
   Span offered_by(int rank, const Operation& operation, std::size_t count);
   void check_offer(const Operation& operation, int peer, Kind kind, std::size_t count, int root);
+  void sum_part(const Operation& operation, Span buffer, int owner, Range part);
   void sum_own_shard(const Operation& operation, Span buffer);
+  void sum_all_shards(const Operation& operation, Span buffer);
+  void sum_and_hand_out(const Operation& operation, Span buffer);
 
   LocalOptions options_;
   std::vector<std::unique_ptr<PeerState>> peers_;
   std::vector<std::shared_ptr<local::Segment>> segments_;  // own memory may outlive the fabric
+  std::array<Span, kChannels> small_copies_{};  // never given back: a peer may read them to the end
   local::Doorbell doorbell_;
   local::Lane egress_, ingress_;
 };

@@ -1,4 +1,4 @@
-#include "torch/atomic_file.h"
+#include "core/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -50,6 +50,12 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* operation) const {
   throw Error(fmt::format("cannot {} '{}': {}", operation, path_.string(), std::strerror(errno)));
+}
+
+void write_whole(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 }  // namespace skein

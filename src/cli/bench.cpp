@@ -1,0 +1,208 @@
+// skein bench: what this machine can do, each figure beside its physical limit.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/json_output.h"
+#include "core/units.h"
+#include "kernels/measure.h"
+#include "launch/board.h"
+#include "launch/environment.h"
+#include "launch/launcher.h"
+#include "runtime/measure_fabric.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+constexpr int kMostWorkers = 64;
+constexpr double kMemcpyBudget = 1.5, kLinkBudget = 1.05;
+
+std::size_t read_size(const std::string& text) {
+  constexpr std::size_t kMost = std::size_t{1} << 36;
+  std::size_t bytes = 0;
+  try {
+    bytes = parse_bytes(text);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--bytes: {}", error.what()));
+  }
+  if (bytes < sizeof(float) || bytes > kMost)
+    throw ConfigError(fmt::format("--bytes {}: expected from 4 bytes to 64 GiB", text));
+  return bytes;
+}
+
+struct BenchKernels {
+  explicit BenchKernels(CLI::App& command) : options(command) {
+    options.text("--bytes", bytes, "SIZE", "of each vector");
+    options.declare_common();
+  }
+
+  int operator()() {
+    options.read_config_file();
+    const std::size_t size = read_size(bytes);
+    const JsonOutput json(options.json(), "bench kernels");
+    const auto rates = measure_kernels(size);
+    fmt::print("{:<22}{:>10}{:>14}{:>8}\n", "kernel", "GB/s", "memcpy GB/s", "ratio");
+    nlohmann::json rows = nlohmann::json::array();
+    for (const KernelRate& rate : rates) {
+      fmt::print("{:<22}{:>10.1f}{:>14.1f}{:>8.2f}\n", rate.kernel, rate.bytes_per_second / 1e9,
+                 rate.memcpy_bytes_per_second / 1e9, rate.ratio());
+      rows.push_back({{"name", rate.kernel},
+                      {"bytes_per_second", rate.bytes_per_second},
+                      {"memcpy_bytes_per_second", rate.memcpy_bytes_per_second},
+                      {"ratio", rate.ratio()}});
+    }
+    json.write({{"bytes", size}, {"kernels", rows}}, options.seed(), options.config());
+    return 0;
+  }
+
+  CommandOptions options;
+  std::string bytes = "64MB";
+};
+
+class BenchFabric {
+ public:
+  explicit BenchFabric(CLI::App& command) : options_(command) {
+    options_.choice("--fabric", join_.fabric, {"local"}, "how the workers reach each other");
+    options_.integer("-n,--workers", workers_, 2, kMostWorkers, "N", "how many to start");
+    options_.text("--bytes", bytes_, "SIZE", "of the vector that the operations work on");
+    options_.integer("--repeat", repeat_, 3, 1'000'000, "N",
+                     "rounds; without it, as many of 50 as fit in 20 s");
+    options_.group("Emulation");
+    options_.bandwidth("--emulate-link", join_.emulate_bytes_per_second,
+                       "give every worker a full-duplex link of this rate");
+    options_.duration("--emulate-latency", join_.emulate_latency, "delay every message by this");
+    options_.declare_common();
+  }
+
+  int operator()(const Invocation& invocation) {
+    options_.read_config_file();
+    const std::size_t size = read_size(bytes_);
+    const JsonOutput json(options_.json(), "bench fabric");
+    const auto placement = detect(process_environment);
+    if (!placement) return launch_workers(invocation);
+    if (placement->size < 2)
+      throw ConfigError("one worker has nobody to talk to: expected at least 2");
+    if (options_.given("--workers") && placement->size != workers_)
+      throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
+                                    workers_, placement->launcher, placement->size));
+    return run_worker(size, json, *placement);
+  }
+
+ private:
+  int launch_workers(const Invocation& invocation) const {
+    LaunchOptions launch;
+    launch.workers = workers_;
+    launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
+    launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
+    return skein::launch(launch);
+  }
+
+  // Leaves the reason of a failure on the board, where the launcher looks for it.
+  int run_worker(std::size_t size, const JsonOutput& json, const Placement& placement) {
+    auto board = Board::inherit(process_environment, placement.rank);
+    try {
+      World world = World::join(join_);
+      Effort effort{.rounds = 50};
+      if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};
+      const FabricReport report = measure_fabric(world, size, effort);
+      if (world.rank() == 0) {
+        print(report, world.size());
+        json.write(figures(report, world.size(), size), options_.seed(), options_.config());
+      }
+      return 0;
+    } catch (const std::exception& error) {
+      const auto* lost = dynamic_cast<const IoError*>(&error);
+      if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
+      throw;
+    }
+  }
+
+  void print(const FabricReport& report, int workers) const {
+    const char* beside = report.emulated ? "ideal link" : "memcpy";
+    fmt::print("{} workers on the {} fabric, {}{}, {} rounds\n", workers, join_.fabric, bytes_,
+               emulation(), report.operations.front().times.rounds);
+    fmt::print("{:<16}{:>10}{:>10}{:>10}{:>10}{:>14}{:>9}\n", "operation", "min ms", "p50 ms",
+               "p99 ms", "GB/s", fmt::format("{} ms", beside), "ratio");
+    for (const FabricTimes& each : report.operations) {
+      fmt::print("{:<16}{:>10.3f}{:>10.3f}{:>10.3f}{:>10}", each.name, each.times.min_ms,
+                 each.times.p50_ms, each.times.p99_ms,
+                 each.bytes_moved > 0 ? fmt::format("{:.2f}", each.bytes_per_second() / 1e9) : "-");
+      if (each.limit_ms > 0)
+        fmt::print("{:>14.3f}{:>7.2f} x\n", each.limit_ms, each.ratio());
+      else
+        fmt::print("{:>14}{:>9}\n", "-", "-");
+    }
+    const double budget = report.emulated ? kLinkBudget : kMemcpyBudget;
+    fmt::print("reduce-scatter + all-gather over {}: budget <= {} x: {:.2f} x {}\n", beside, budget,
+               report.headline(), report.headline() <= budget ? "ok" : "MISSED");
+  }
+
+  std::string emulation() const {
+    std::string out;
+    if (join_.emulate_bytes_per_second > 0)
+      out += fmt::format(", link {}", print_bandwidth(join_.emulate_bytes_per_second));
+    if (join_.emulate_latency.count() > 0)
+      out += fmt::format(", latency {}", print_duration(join_.emulate_latency));
+    return out;
+  }
+
+  nlohmann::json figures(const FabricReport& report, int workers, std::size_t size) const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const FabricTimes& each : report.operations) {
+      const bool limited = each.limit_ms > 0;
+      rows.push_back({{"name", each.name},
+                      {"min_ms", each.times.min_ms},
+                      {"p50_ms", each.times.p50_ms},
+                      {"p99_ms", each.times.p99_ms},
+                      {"bytes_moved", each.bytes_moved},
+                      {"bytes_per_second",
+                       each.bytes_moved > 0 ? nlohmann::json(each.bytes_per_second()) : nullptr},
+                      {"limit_ms", limited ? nlohmann::json(each.limit_ms) : nullptr},
+                      {"ratio", limited ? nlohmann::json(each.ratio()) : nullptr}});
+    }
+    return {{"fabric", join_.fabric},
+            {"workers", workers},
+            {"bytes", size},
+            {"rounds", report.operations.front().times.rounds},
+            {"emulated", report.emulated},
+            {"operations", rows},
+            {report.emulated ? "rs_ag_over_link" : "rs_ag_over_memcpy", report.headline()}};
+  }
+
+  CommandOptions options_;
+  JoinOptions join_;
+  int workers_ = 2, repeat_ = 0;
+  std::string bytes_ = "25MB";
+};
+
+}  // namespace
+
+void add_bench(CLI::App& app, Invocation& invocation) {
+  CLI::App& command =
+      *app.add_subcommand("bench", "measure kernels and fabrics, each beside its physical limit");
+  command.set_help_flag("-h,--help", "print this and end");
+  command.require_subcommand(1);
+  command.footer("Example: skein bench fabric --workers 2 --bytes 25MB");
+
+  CLI::App& kernels = *command.add_subcommand("kernels", "vector operations, beside memcpy");
+  kernels.footer("Example: skein bench kernels --bytes 64MB --json kernels.json");
+  auto bench_kernels = std::make_shared<BenchKernels>(kernels);
+  kernels.callback([bench_kernels, &invocation] {
+    invocation.action = [bench_kernels] { return (*bench_kernels)(); };
+  });
+
+  CLI::App& fabric = *command.add_subcommand(
+      "fabric", "collectives between worker processes, beside memcpy or an ideal link");
+  fabric.footer(
+      "Example: skein bench fabric --workers 4 --bytes 25MB --emulate-link 1gbit --emulate-latency "
+      "1ms");
+  auto bench_fabric = std::make_shared<BenchFabric>(fabric);
+  fabric.callback([bench_fabric, &invocation] {
+    invocation.action = [bench_fabric, &invocation] { return (*bench_fabric)(invocation); };
+  });
+}
+
+}  // namespace skein

@@ -1,0 +1,251 @@
+#include "runtime/measure_fabric.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "core/file_descriptor.h"
+#include "kernels/kernels.h"
+#include "runtime/world_impl.h"
+
+namespace skein {
+namespace {
+
+constexpr Channel kChannel = 0;
+constexpr int kFewestRounds = 3;
+
+double quantile(std::vector<double> values, double q) {
+  const auto at = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
+  return values[at];
+}
+
+// The slowest worker's time of every round.
+std::vector<double> slowest(World& world, const std::vector<double>& mine) {
+  const auto size = static_cast<std::size_t>(world.size());
+  std::vector<double> all(mine.size() * size);
+  const auto rank = static_cast<std::ptrdiff_t>(world.rank());
+  std::copy(mine.begin(), mine.end(),
+            all.begin() + rank * static_cast<std::ptrdiff_t>(mine.size()));
+  all = world.sum(all);
+  std::vector<double> out(mine.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    out[i % mine.size()] = std::max(out[i % mine.size()], all[i]);
+  return out;
+}
+
+double time_ms(World& world, const Contestant& contestant) {
+  if (contestant.prepare) contestant.prepare();
+  world.barrier();
+  const SteadyClock clock;
+  const Time begin = clock.now();
+  for (int i = 0; i < contestant.batch; ++i) contestant.run();
+  return milliseconds(clock.now() - begin) / contestant.batch;
+}
+
+// As rank 0 wants it: all must stop after the same round.
+bool goes_on(World& world, bool wanted) {
+  return world.sum({world.rank() == 0 && wanted ? 1.0 : 0.0}).front() > 0;
+}
+
+// Lower bounds on an ideal link, for the algorithms of fabric/collectives.h.
+class IdealLink {
+ public:
+  IdealLink(const JoinOptions& options, int size) : options_(options), size_(size) {}
+
+  // `rounds` parts of `bytes` each, one after the other out of every worker; what leaves in one
+  // round arrived in the one before, so either the bandwidth or the latency adds up.
+  double ring_ms(int rounds, std::size_t bytes) const {
+    const double part = transfer_ms(bytes);
+    return std::max(rounds * part + latency_ms(), rounds * latency_ms() + part);
+  }
+  double tree_ms(std::size_t bytes) const { return levels() * (transfer_ms(bytes) + latency_ms()); }
+  double barrier_ms() const {
+    const bool extra = !std::has_single_bit(static_cast<unsigned>(size_));
+    const int power_levels = std::bit_width(std::bit_floor(static_cast<unsigned>(size_))) - 1;
+    return (power_levels + (extra ? 2 : 0)) * latency_ms();  // its bytes are not worth counting
+  }
+
+ private:
+  double levels() const { return std::bit_width(static_cast<unsigned>(size_ - 1)); }
+  double latency_ms() const { return milliseconds(options_.emulate_latency); }
+  double transfer_ms(std::size_t bytes) const {
+    const double rate = options_.emulate_bytes_per_second;
+    return rate > 0 ? static_cast<double>(bytes) / rate * 1e3 : 0;
+  }
+
+  const JoinOptions& options_;
+  int size_;
+};
+
+[[noreturn]] void fail(const char* what) {
+  throw Error(fmt::format("memory to compare with: {}: {}", what, std::strerror(errno)));
+}
+
+// A vector of every worker, mapped by all: what memcpy can reach when no fabric stands in its way.
+class CommonMemory {
+ public:
+  CommonMemory(World& world, std::size_t count)
+      : count_(count), bytes_(page_up(count * sizeof(float))) {
+    FileDescriptor file;
+    if (world.rank() == 0) {
+      file = FileDescriptor(::memfd_create("skein-bench", MFD_CLOEXEC));
+      if (!file.valid()) fail("memfd_create");
+      if (::ftruncate(file.get(), static_cast<off_t>(total(world))) != 0) fail("ftruncate");
+    }
+    const bool first = world.rank() == 0;
+    const auto place = world.sum({first ? ::getpid() : 0.0, first ? file.get() : 0.0});
+    if (!first)
+      file = FileDescriptor(
+          ::open(fmt::format("/proc/{}/fd/{}", place[0], place[1]).c_str(), O_RDWR | O_CLOEXEC));
+    if (!file.valid()) fail("open");
+    void* base = ::mmap(nullptr, total(world), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (base == MAP_FAILED) fail("mmap");
+    base_ = static_cast<std::byte*>(base);
+    mapped_ = total(world);
+    world.barrier();  // rank 0 must not close the file before all have it
+  }
+  ~CommonMemory() { ::munmap(base_, mapped_); }
+  CommonMemory(const CommonMemory&) = delete;
+  CommonMemory& operator=(const CommonMemory&) = delete;
+
+  Span of(int rank) const {
+    return {reinterpret_cast<float*>(base_ + static_cast<std::size_t>(rank) * bytes_), count_};
+  }
+
+ private:
+  static std::size_t page_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+  std::size_t total(const World& world) const {
+    return bytes_ * static_cast<std::size_t>(world.size());
+  }
+
+  std::size_t count_, bytes_, mapped_ = 0;
+  std::byte* base_ = nullptr;
+};
+
+// The buffers of one worker and what is timed on them.
+class Bench {
+ public:
+  Bench(World& world, std::size_t bytes)
+      : world_(world),
+        count_(std::max<std::size_t>(bytes / sizeof(float), 1)),
+        part_(shard(count_, world.size(), 0).count * sizeof(float)),
+        buffer_(fabric().allocate(count_)),
+        common_(world, count_) {}
+
+  FabricReport run(const Effort& effort) {
+    const auto& options = world_.impl().options();
+    const bool emulated =
+        options.emulate_bytes_per_second > 0 || options.emulate_latency.count() > 0;
+    std::vector<Contestant> contestants{
+        operation("reduce_scatter",
+                  [this] { return fabric().reduce_scatter(kChannel, span(), deadline()); }),
+        memcpy_of_shards(),
+        operation("all_gather",
+                  [this] { return fabric().all_gather(kChannel, span(), deadline()); }),
+        memcpy_of_shards(),
+        operation("all_reduce",
+                  [this] { return fabric().all_reduce(kChannel, span(), deadline()); }),
+        operation("broadcast",
+                  [this] { return fabric().broadcast(kChannel, span(), 0, deadline()); }),
+        memcpy_of_all(),
+        operation("barrier", [this] { return fabric().barrier(kChannel, deadline()); })};
+    const auto times = race(world_, contestants, effort);
+    const double shards = (times[1].p50_ms + times[3].p50_ms) / 2;
+    FabricReport report{{{"reduce_scatter", times[0], exchanged(), times[1].p50_ms},
+                         {"all_gather", times[2], exchanged(), times[3].p50_ms},
+                         {"all_reduce", times[4], 2 * exchanged(), 2 * shards},
+                         {"broadcast", times[5], span().bytes(), times[6].p50_ms},
+                         {"barrier", times[7], 0, 0}},
+                        emulated};
+    if (emulated) put_ideal_link(report);
+    return report;
+  }
+
+ private:
+  Fabric& fabric() { return world_.impl().fabric(); }
+  Deadline deadline() const { return world_.impl().deadline(); }
+  Span span() const { return buffer_->span(); }
+  std::size_t exchanged() const { return part_ * static_cast<std::size_t>(world_.size() - 1); }
+
+  // Zeros, because sums of anything else would in the end overflow.
+  Contestant operation(const char* name, std::function<Task<>()> start) {
+    return {name, [this, start = std::move(start)] { world_.impl().courier().wait(start()); }, 1,
+            [this] { fill(span(), 0); }};
+  }
+  // What an all-gather must move, and as much as a reduce-scatter must.
+  Contestant memcpy_of_shards() {
+    const auto run = [this] {
+      for (int i = 1; i < world_.size(); ++i) {
+        const int peer = (world_.rank() + i) % world_.size();
+        const Range part = shard(count_, world_.size(), peer);
+        std::memcpy(mine().at(part).data, common_.of(peer).at(part).data,
+                    part.count * sizeof(float));
+      }
+    };
+    return {"memcpy of shards", run, 1, [this] { fill(mine(), 0); }};
+  }
+  // What a broadcast must move: rank 0 has it already.
+  Contestant memcpy_of_all() {
+    const auto run = [this] {
+      if (world_.rank() != 0) std::memcpy(mine().data, common_.of(0).data, mine().bytes());
+    };
+    return {"memcpy of all", run, 1, [this] { fill(mine(), 0); }};
+  }
+
+  void put_ideal_link(FabricReport& report) const {
+    const IdealLink link(world_.impl().options(), world_.size());
+    const int rounds = world_.size() - 1;
+    report.operations[0].limit_ms = report.operations[1].limit_ms = link.ring_ms(rounds, part_);
+    report.operations[2].limit_ms = link.ring_ms(2 * rounds, part_);
+    report.operations[3].limit_ms = link.tree_ms(span().bytes());
+    report.operations[4].limit_ms = link.barrier_ms();
+  }
+
+  Span mine() const { return common_.of(world_.rank()); }
+
+  World& world_;
+  std::size_t count_, part_;
+  std::unique_ptr<Memory> buffer_;
+  CommonMemory common_;
+};
+
+}  // namespace
+
+std::vector<Times> race(World& world, const std::vector<Contestant>& contestants,
+                        const Effort& effort) {
+  std::vector<std::vector<double>> mine(contestants.size());
+  for (const Contestant& contestant : contestants) time_ms(world, contestant);
+  const SteadyClock clock;
+  const Time end = clock.now() + effort.time;
+  for (int round = 0;
+       round < kFewestRounds || (round < effort.rounds && goes_on(world, clock.now() < end));
+       ++round)
+    for (std::size_t i = 0; i < contestants.size(); ++i)
+      mine[i].push_back(time_ms(world, contestants[i]));
+  std::vector<Times> out;
+  for (const auto& times : mine) {
+    const auto whole = slowest(world, times);
+    out.push_back({static_cast<int>(whole.size()), quantile(whole, 0), quantile(whole, 0.5),
+                   quantile(whole, 0.99)});
+  }
+  return out;
+}
+
+double FabricReport::headline() const {
+  const FabricTimes& scatter = operations.at(0);
+  const FabricTimes& gather = operations.at(1);
+  return (scatter.times.p50_ms + gather.times.p50_ms) / (scatter.limit_ms + gather.limit_ms);
+}
+
+FabricReport measure_fabric(World& world, std::size_t bytes, const Effort& effort) {
+  return Bench(world, bytes).run(effort);
+}
+
+}  // namespace skein

@@ -1,0 +1,172 @@
+#include "torch/train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/atomic_file.h"
+#include "torch/safetensors.h"
+
+namespace skein {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kGenerator = "torch_generator";
+
+// Optimizer state by parameter and with its shape, so that it fits any layout of the arena.
+std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, vector] : run.optimizer().state()) {
+    const torch::Tensor flat = torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
+    for (int slot = 0; slot < run.binding().slots(); ++slot) {
+      const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
+      tensors.push_back({name + "/" + run.binding().names_of_slot(slot).front(),
+                         flat.narrow(0, static_cast<std::int64_t>(range.offset), static_cast<std::int64_t>(range.count))
+                             .view(run.binding().parameter(slot).sizes())});
+    }
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> own_tensors(Distributed::Impl& run) {
+  std::vector<NamedTensor> tensors;
+  for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
+    for (const NamedTensor& each : *buffers) tensors.push_back({"buffer/" + each.name, each.tensor});
+  tensors.push_back({kGenerator, at::detail::getDefaultCPUGenerator().get_state()});
+  return tensors;
+}
+
+void copy_all(const fs::path& path, const SafeTensors& file, const std::vector<NamedTensor>& into) {
+  const torch::NoGradGuard no_grad;
+  for (const NamedTensor& each : into) {
+    const torch::Tensor* saved = file.find(each.name);
+    if (saved == nullptr || saved->sizes() != each.tensor.sizes() || saved->dtype() != each.tensor.dtype())
+      throw ConfigError(fmt::format("{}: no '{}' of the right shape and type: this is another job's checkpoint",
+                                    path.string(), each.name));
+    each.tensor.detach().copy_(*saved);
+  }
+}
+
+Json read_state(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError(fmt::format("cannot read {}: is this a checkpoint folder?", path.string()));
+  try {
+    return Json::parse(file);
+  } catch (const Json::exception& error) {
+    throw ConfigError(fmt::format("{} is not JSON: {}", path.string(), error.what()));
+  }
+}
+
+void check_identity(const fs::path& path, const std::map<std::string, std::string>& saved,
+                    const std::map<std::string, std::string>& now) {
+  for (const auto& [key, value] : now) {
+    const auto found = saved.find(key);
+    const std::string before = found == saved.end() ? "" : found->second;
+    if (before != value)
+      throw ConfigError(fmt::format("{} was made with {} = {}, this run has {}: a resumed run must be the same job",
+                                    path.string(), key, before, value));
+  }
+}
+
+std::int64_t samples_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  std::int64_t samples = 0;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), samples);
+  return code == std::errc() && end == name.data() + name.size() ? samples : -1;
+}
+
+std::vector<fs::path> checkpoints_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.is_directory() && samples_of(entry.path()) >= 0) found.push_back(entry.path());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return samples_of(a) < samples_of(b); });
+  return found;
+}
+
+// What a worker that died while saving has left.
+void remove_unfinished(const fs::path& folder) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().filename().string().starts_with("unfinished-")) fs::remove_all(entry.path());
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& out, Distributed::Impl& run, const TrainingState& state, int keep) {
+  World& world = run.world();
+  world.impl().board().set_phase(Phase::saving);
+  run.flush();
+  const auto tensors = run.tensors_to_save();
+  const fs::path folder = out / "checkpoints";
+  const fs::path unfinished = folder / fmt::format("unfinished-{}", state.progress.samples);
+  const fs::path finished = folder / std::to_string(state.progress.samples);
+  if (world.rank() == 0) {
+    remove_unfinished(folder);
+    fs::create_directories(unfinished);
+  }
+  world.barrier();
+  write_safetensors(unfinished / fmt::format("rank-{}.safetensors", world.rank()), own_tensors(run));
+  if (world.rank() == 0) {
+    write_safetensors(unfinished / "model.safetensors", tensors);
+    write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run));
+    const Json json{{"samples", state.progress.samples},   {"steps", state.progress.steps},
+                    {"reference", state.progress.reference}, {"epoch", state.position.epoch},
+                    {"offset", state.position.offset},     {"workers", world.size()},
+                    {"identity", state.identity}};
+    write_whole(unfinished / "state.json", json.dump(2) + "\n");
+  }
+  world.barrier();
+  if (world.rank() == 0) {
+    fs::remove_all(finished);
+    fs::rename(unfinished, finished);
+    auto all = checkpoints_in(folder);
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) fs::remove_all(all[i]);
+  }
+  world.barrier();
+}
+
+fs::path newest_checkpoint(const fs::path& folder) {
+  if (fs::exists(folder / "state.json")) return folder;
+  const auto all = checkpoints_in(folder / "checkpoints");
+  if (all.empty())
+    throw ConfigError(fmt::format("--resume {}: no checkpoint there (expected {}/checkpoints/SAMPLES/state.json)",
+                                  folder.string(), folder.string()));
+  return all.back();
+}
+
+TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run,
+                              const std::map<std::string, std::string>& identity) {
+  const fs::path state_path = checkpoint / "state.json";
+  const Json json = read_state(state_path);
+  TrainingState state;
+  try {
+    state.progress = {json.at("samples"), json.at("steps"), json.at("reference")};
+    state.position = {json.at("epoch"), json.at("offset")};
+    state.identity = json.at("identity");
+  } catch (const Json::exception& error) {
+    throw ConfigError(fmt::format("{}: {}", state_path.string(), error.what()));
+  }
+  check_identity(state_path, state.identity, identity);
+  load_into_module(run.module(), read_safetensors(checkpoint / "model.safetensors"));
+  copy_all(checkpoint / "optimizer.safetensors", read_safetensors(checkpoint / "optimizer.safetensors"),
+           optimizer_tensors(run));
+  // With another number of workers nobody can go on with the old ones' own state: the averages do.
+  if (json.value("workers", 0) == run.world().size()) {
+    const fs::path own = checkpoint / fmt::format("rank-{}.safetensors", run.world().rank());
+    const SafeTensors file = read_safetensors(own);
+    auto tensors = own_tensors(run);
+    copy_all(own, file, tensors);
+    auto generator = at::detail::getDefaultCPUGenerator();
+    generator.set_state(tensors.back().tensor);
+  }
+  run.worker().progress = state.progress;
+  return state;
+}
+
+}  // namespace skein

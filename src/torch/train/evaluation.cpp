@@ -1,0 +1,67 @@
+#include "torch/train/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "schedule/shares.h"
+
+namespace skein {
+namespace {
+
+constexpr std::int64_t kBatch = 250;
+
+// Puts other values into a module's buffers for as long as it lives.
+class LentBuffers {
+ public:
+  LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values) {
+    const torch::NoGradGuard no_grad;
+    for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
+      for (const NamedTensor& live : *buffers)
+        for (const NamedTensor& value : values)
+          if (value.name == live.name) {
+            kept_.push_back({live.tensor, live.tensor.clone()});
+            live.tensor.detach().copy_(value.tensor);
+          }
+  }
+  ~LentBuffers() {
+    const torch::NoGradGuard no_grad;
+    for (auto& [live, kept] : kept_) live.detach().copy_(kept);
+  }
+  LentBuffers(const LentBuffers&) = delete;
+  LentBuffers& operator=(const LentBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
+};
+
+}  // namespace
+
+Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test) {
+  World& world = run.world();
+  world.impl().board().set_phase(Phase::evaluating);
+  run.flush();
+  const LentBuffers lent(run.binding(), run.averaged_buffers());
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  const auto shares = even_shares(test.size(), world.size());
+  const auto rank = static_cast<std::size_t>(world.rank());
+  std::int64_t next = std::accumulate(shares.begin(), shares.begin() + world.rank(), std::int64_t{0});
+  const std::int64_t end = next + shares[rank];
+  double loss = 0, correct = 0, predictions = 0;
+  while (next < end) {
+    std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
+    std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
+    next += std::ssize(indices);
+    const Batch batch = test.get(indices);
+    const torch::Tensor logits = model.forward(batch.data);
+    const Score score = count_correct(logits, batch.target);
+    loss += loss_of(logits, batch.target).item<double>() * static_cast<double>(score.predictions);
+    correct += static_cast<double>(score.correct);
+    predictions += static_cast<double>(score.predictions);
+  }
+  model.train();
+  const auto sums = world.sum({loss, correct, predictions});
+  return {sums[0] / sums[2], sums[1] / sums[2]};
+}
+
+}  // namespace skein

@@ -1,0 +1,54 @@
+#include "torch/train/pacer.h"
+
+#include <ctime>
+
+namespace skein {
+
+Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed, double slowdown)
+    : clock_(clock), step_(step), batch_(batch), speed_(speed), slowdown_(slowdown) {
+  double total = 0;
+  for (const Slot& slot : arena.slots()) total += static_cast<double>(slot.range.count);
+  for (const Slot& slot : arena.slots()) weight_.push_back(static_cast<double>(slot.range.count) / total);
+}
+
+void Pacer::begin(std::int64_t samples) {
+  if (!active()) return;
+  begin_ = clock_.now();
+  slept_ = Duration(0);
+  samples_ = samples;
+  done_ = 0;
+  const double per_sample = step_ > Duration(0) ? seconds(step_) / (static_cast<double>(batch_) * speed_)
+                                                : real_per_sample_ * slowdown_;
+  target_ = from_seconds(per_sample * static_cast<double>(samples));
+}
+
+void Pacer::forward_done() {
+  if (active()) sleep_until(begin_ + target_ / 3);
+}
+
+void Pacer::gradient_done(int slot) {
+  if (!active()) return;
+  done_ += weight_[static_cast<std::size_t>(slot)];
+  sleep_until(begin_ + from_seconds(seconds(target_) * (1 + 2 * done_) / 3));
+}
+
+void Pacer::backward_done() {
+  if (!active()) return;
+  const double real = seconds(clock_.now() - begin_ - slept_) / static_cast<double>(samples_);
+  real_per_sample_ = real_per_sample_ > 0 ? real_per_sample_ + 0.3 * (real - real_per_sample_) : real;
+  if (step_ == Duration(0) && target_ == Duration(0))  // the first: nothing was known when it began
+    target_ = from_seconds(real * slowdown_ * static_cast<double>(samples_));
+  sleep_until(begin_ + target_);
+}
+
+void Pacer::sleep_until(Time time) {
+  const Time now = clock_.now();
+  if (time <= now) return;
+  const auto ns = time.time_since_epoch().count();
+  const timespec absolute{ns / 1'000'000'000, ns % 1'000'000'000};
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &absolute, nullptr) != 0) {
+  }
+  slept_ += clock_.now() - now;
+}
+
+}  // namespace skein

@@ -1,0 +1,41 @@
+// Emulated computation: makes a worker as slow as a slower machine would be.
+#pragma once
+
+#include <vector>
+
+#include "core/arena.h"
+#include "core/clock.h"
+
+namespace skein {
+
+// A micro-batch takes at least a given time: one third in forward, two thirds in backward, spread over
+// backward in proportion to the parameters whose gradients are done, so that communication can overlap
+// with it as it would on the slower machine. Real computation that takes longer is not shortened.
+class Pacer {
+ public:
+  // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: `slowdown` times what it really takes.
+  Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed, double slowdown);
+
+  bool active() const { return step_ > Duration(0) || slowdown_ > 1; }
+  void begin(std::int64_t samples);   // before forward
+  void forward_done();
+  void gradient_done(int slot);       // in backward
+  void backward_done();
+
+ private:
+  void sleep_until(Time time);
+
+  const Clock& clock_;
+  std::vector<double> weight_;  // of each slot among all parameters
+  Duration step_;
+  std::int64_t batch_;
+  double speed_, slowdown_;
+  Time begin_{};
+  Duration target_{};
+  Duration slept_{};
+  double real_per_sample_ = 0;  // smoothed, seconds
+  std::int64_t samples_ = 0;
+  double done_ = 0;             // part of backward
+};
+
+}  // namespace skein

@@ -1,0 +1,265 @@
+#include "torch/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/atomic_file.h"
+#include "core/units.h"
+#include "schedule/shares.h"
+#include "torch/train/stop_request.h"
+
+namespace skein {
+namespace {
+
+OptimizerSpec optimizer_of(const TrainOptions& options, std::int64_t budget) {
+  OptimizerSpec spec = options.optimizer == "adamw" ? adamw(options.learning_rate) : sgd(options.learning_rate);
+  return spec.momentum(options.momentum)
+      .nesterov(options.nesterov)
+      .weight_decay(options.weight_decay)
+      .no_decay_1d(!options.decay_1d)
+      .clip(options.clip)
+      .schedule(options.schedule, budget);
+}
+
+std::string joined(const TrainOptions::Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+  return text;
+}
+
+double speed_of(const TrainOptions& options, int rank) {
+  return options.emulate_speeds.empty() ? 1 : options.emulate_speeds[static_cast<std::size_t>(rank)];
+}
+
+// How much slower than the fastest, which is as fast as this machine is.
+double slowdown_of(const TrainOptions& options, int rank) {
+  if (options.emulate_speeds.empty()) return 1;
+  return *std::max_element(options.emulate_speeds.begin(), options.emulate_speeds.end()) / speed_of(options, rank);
+}
+
+}  // namespace
+
+Trainer::Trainer(World& world, const TrainOptions& options, Time started)
+    : world_(world),
+      options_(options),
+      data_(open_data(options.data, options.data_settings, options.seed)),
+      bar_(clock_, stderr, options.quiet || world.rank() != 0, options.log_every) {
+  const std::int64_t train_size = data_.train->size();
+  budget_ = options.samples > 0 ? options.samples : train_size * options.epochs;
+  eval_every_ = options.eval_every > 0 ? options.eval_every : train_size;
+  torch::manual_seed(options.seed);
+  model_ = make_model(options.model, data_.train->sample_shape(), data_.train->classes(), options.model_settings);
+  StrategySpec strategy(options.strategy);
+  strategy.options = options.strategy_settings;
+  run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
+  torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
+  batches_ = std::make_unique<GlobalBatches>(static_cast<std::uint32_t>(train_size),
+                                             options.batch * options.accumulate * world.size(), options.seed);
+  prefetcher_ = std::make_unique<Prefetcher>(data_.train);
+  Distributed::Impl& run = run_->impl();
+  pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
+                                   speed_of(options, world.rank()), slowdown_of(options, world.rank()));
+  if (pacer_->active()) run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
+  if (!options.trace.empty()) {
+    trace_ = std::make_unique<TraceRecorder>(world.rank());
+    run.trace_to(trace_.get());
+  }
+  if (!options.resume.empty()) resume();
+  if (!options.out.empty() && world.rank() == 0) metrics_ = MetricsFile(std::filesystem::path(options.out) / "metrics.jsonl");
+  figures_.startup = now() - started;
+}
+
+std::map<std::string, std::string> Trainer::identity() const {
+  return {{"model", options_.model},
+          {"model settings", joined(options_.model_settings)},
+          {"data", options_.data},
+          {"data settings", joined(options_.data_settings)},
+          {"optimizer", options_.optimizer},
+          {"global batch", std::to_string(options_.batch * options_.accumulate * world_.size())},
+          {"seed", std::to_string(options_.seed)}};
+}
+
+void Trainer::resume() {
+  const auto checkpoint = newest_checkpoint(options_.resume);
+  const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
+  position_ = state.position;
+  batches_->seek(position_);
+  saved_at_ = state.progress.samples;
+  bar_.say(fmt::format("resumed from {}", checkpoint.string()));
+}
+
+Trainer::GlobalStep Trainer::next_step(std::int64_t done) {
+  if (done >= budget_) return {};
+  const auto indices = batches_->next(budget_ - done);
+  return {{indices.begin(), indices.end()}, batches_->position()};
+}
+
+Trainer::Part Trainer::own_part(const GlobalStep& step) {
+  Part part;
+  const auto shares = run_->impl().strategy().split(std::ssize(step.indices));
+  part.samples = shares[static_cast<std::size_t>(world_.rank())];
+  auto next = step.indices.begin() + std::accumulate(shares.begin(), shares.begin() + world_.rank(), std::int64_t{0});
+  for (const std::int64_t count : even_shares(part.samples, options_.accumulate)) {
+    if (count > 0) part.pieces.emplace_back(next, next + count);
+    next += count;
+  }
+  return part;
+}
+
+bool Trainer::at(std::int64_t every, std::int64_t before) const {
+  return every > 0 && done() / every > before / every;
+}
+
+void Trainer::run() {
+  if (!options_.quiet && world_.rank() == 0 && done() == 0) {
+    const auto parameters = static_cast<double>(run_->impl().binding().arena().size());
+    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples", options_.model,
+                         print_count(parameters), data_.name, world_.size(), world_.size() == 1 ? "" : "s",
+                         options_.strategy, budget_));
+  }
+  Worker& worker = run_->impl().worker();
+  GlobalStep step = next_step(done());
+  bool reached = false;
+  while (done() < budget_ && !worker.all_stop && !reached) {
+    const std::int64_t before = done();
+    const Time begin = now();
+    worker.wants_to_stop = stop_requested();
+    // Shares may follow measured speeds, so the next step's are only a guess, good for loading early.
+    GlobalStep next = next_step(before + std::ssize(step.indices));
+    train_step(own_part(step), own_part(next));
+    position_ = step.after;
+    step = std::move(next);
+    figures_.training += now() - begin;
+    figures_.iteration_ms.push_back(milliseconds(now() - begin));
+    ++figures_.iterations;
+    log_step();
+    if (at(eval_every_, before)) {
+      evaluate_now();
+      reached = options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
+    }
+    if (at(options_.checkpoint_every, before) && !options_.out.empty()) checkpoint_now();
+  }
+  bar_.finish();
+  if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
+  const Time flushing = now();
+  run_->flush();
+  figures_.flush = now() - flushing;
+  if (evaluated_at_ != done()) evaluate_now();
+  if (!options_.out.empty() && saved_at_ != done()) checkpoint_now();
+  report();
+}
+
+void Trainer::train_step(const Part& part, const Part& upcoming) {
+  run_->accumulate(static_cast<int>(std::max<std::size_t>(1, part.pieces.size())));
+  run_->expect(part.samples);
+  const Time begin = now();
+  loss_ = 0;
+  for (std::size_t i = 0; i < part.pieces.size(); ++i) {
+    const double weight = static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
+    const Indices* next = i + 1 < part.pieces.size() ? &part.pieces[i + 1]
+                          : upcoming.pieces.empty()  ? nullptr
+                                                     : &upcoming.pieces.front();
+    micro_batch(part.pieces[i], next, weight);
+  }
+  const Duration updated = run_->impl().worker().meters.update;
+  figures_.busy += now() - begin;
+  run_->step(part.samples);
+  figures_.busy += run_->impl().worker().meters.update - updated;
+  figures_.samples += part.samples;
+  figures_.micro_batches += std::ssize(part.pieces);
+  if (options_.verify) run_->impl().verify_replicas();
+}
+
+void Trainer::micro_batch(const Indices& indices, const Indices* next, double weight) {
+  Board& board = world_.impl().board();
+  board.set_phase(Phase::data);
+  const Batch batch = prefetcher_->take(indices);
+  if (next) prefetcher_->request(*next);
+  board.set_phase(Phase::forward);
+  const Time begin = now();
+  pacer_->begin(std::ssize(indices));
+  torch::Tensor loss = loss_of(model_->forward(batch.data), batch.target);
+  if (weight != 1) loss = loss * weight;
+  pacer_->forward_done();
+  const Time middle = now();
+  board.set_phase(Phase::backward);
+  loss.backward();
+  pacer_->backward_done();
+  loss_ += loss.item<double>();
+  if (trace_) {
+    trace_->span(Lane::forward, "forward", begin, middle);
+    trace_->span(Lane::backward, "backward", middle, now());
+  }
+}
+
+void Trainer::log_step() {
+  if (std::isnan(loss_) || std::isinf(loss_))
+    throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_, run_->steps()));
+  smooth_loss_ = smooth_loss_ < 0 ? loss_ : 0.9 * smooth_loss_ + 0.1 * loss_;
+  const Duration exposed = run_->impl().exposed_communication();
+  const double accuracy = evaluated_at_ >= 0 ? evaluation_.accuracy : -1;
+  bar_.update({done(), budget_, run_->steps(), smooth_loss_, run_->learning_rate(), accuracy});
+  metrics_.write({{"kind", "step"},
+                  {"step", run_->steps()},
+                  {"samples", done()},
+                  {"seconds", seconds(figures_.training)},
+                  {"loss", loss_},
+                  {"learning_rate", run_->learning_rate()},
+                  {"iteration_ms", figures_.iteration_ms.back()},
+                  {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}});
+  logged_exposed_ = exposed;
+}
+
+void Trainer::evaluate_now() {
+  const Time begin = now();
+  evaluation_ = evaluate(run_->impl(), *model_, *data_.test);
+  evaluated_at_ = done();
+  figures_.evaluation += now() - begin;
+  if (options_.target_accuracy > 0 && figures_.target_seconds < 0 && evaluation_.accuracy >= options_.target_accuracy)
+    figures_.target_seconds = seconds(figures_.training);
+  metrics_.write({{"kind", "evaluation"},
+                  {"step", run_->steps()},
+                  {"samples", done()},
+                  {"seconds", seconds(figures_.training)},
+                  {"loss", evaluation_.loss},
+                  {"accuracy", evaluation_.accuracy}});
+}
+
+void Trainer::checkpoint_now() {
+  const Time begin = now();
+  save_checkpoint(options_.out, run_->impl(), {run_->impl().worker().progress, position_, identity()},
+                  options_.keep_checkpoints);
+  saved_at_ = done();
+  figures_.checkpointing += now() - begin;
+}
+
+void Trainer::report() {
+  Distributed::Impl& run = run_->impl();
+  figures_.exposed = run.exposed_communication();
+  figures_.bytes_sent = world_.impl().fabric().bytes_sent();
+  std::int64_t parameters = 0;
+  for (const Slot& slot : run.binding().arena().slots()) parameters += static_cast<std::int64_t>(slot.range.count);
+  const auto summary = summarise(world_, options_, figures_, evaluation_, done(), parameters);
+  if (!options_.out.empty()) run_->save(options_.out + "/model.safetensors");
+  if (trace_) {
+    trace_->write_part(options_.trace);
+    world_.barrier();
+    if (world_.rank() == 0) TraceRecorder::join_parts(options_.trace, world_.size());
+  }
+  if (world_.rank() != 0) return;
+  bar_.say(summary_text(summary));
+  if (!options_.json.empty()) {
+    auto json = summary;
+    json["command"] = options_.command;
+    json["version"] = options_.version;
+    json["seed"] = options_.seed;
+    json["config"] = nlohmann::json::parse(options_.config_json);
+    json["figures"] = run.strategy().figures();
+    write_whole(options_.json, json.dump(2) + "\n");
+  }
+}
+
+}  // namespace skein

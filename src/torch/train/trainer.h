@@ -1,0 +1,82 @@
+// The training loop of one worker.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/open.h"
+#include "data/prefetch.h"
+#include "data/sampler.h"
+#include "models/model.h"
+#include "observe/metrics_file.h"
+#include "observe/progress.h"
+#include "observe/trace_file.h"
+#include "skein/torch.h"
+#include "torch/train/checkpoint.h"
+#include "torch/train/pacer.h"
+#include "torch/train/report.h"
+
+namespace skein {
+
+class Trainer {
+ public:
+  // Opens the data, makes the model, joins nobody: `world` is joined already. Resumes if asked to.
+  Trainer(World& world, const TrainOptions& options, Time started);
+
+  // Trains to the end of the budget, the target or a request to stop; evaluates, saves and reports.
+  void run();
+
+ private:
+  using Indices = std::vector<std::uint32_t>;
+
+  // The samples of all workers in one step, and where the data stand after it.
+  struct GlobalStep {
+    Indices indices;
+    GlobalBatches::Position after;
+  };
+
+  // This worker's part of a step: one piece per micro-batch that is not empty.
+  struct Part {
+    std::vector<Indices> pieces;
+    std::int64_t samples = 0;
+  };
+
+  void resume();
+  GlobalStep next_step(std::int64_t done);
+  Part own_part(const GlobalStep& step);
+  void train_step(const Part& part, const Part& upcoming);
+  void micro_batch(const Indices& indices, const Indices* next, double weight);
+  void evaluate_now();
+  void checkpoint_now();
+  void log_step();
+  void report();
+
+  std::int64_t done() const { return run_->samples(); }
+  Time now() const { return clock_.now(); }
+  bool at(std::int64_t every, std::int64_t before) const;
+  std::map<std::string, std::string> identity() const;
+
+  World& world_;
+  const TrainOptions& options_;
+  SteadyClock clock_;
+  DataSets data_;
+  std::shared_ptr<Model> model_;
+  std::int64_t budget_ = 0;
+  std::int64_t eval_every_ = 0;
+  std::optional<Distributed> run_;
+  std::unique_ptr<Pacer> pacer_;
+  std::unique_ptr<GlobalBatches> batches_;
+  std::unique_ptr<Prefetcher> prefetcher_;
+  std::unique_ptr<TraceRecorder> trace_;
+  MetricsFile metrics_;
+  ProgressBar bar_;
+  RunFigures figures_;
+  GlobalBatches::Position position_;  // of the last step that is over
+  Evaluation evaluation_;
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  double loss_ = 0;       // of this worker's last step
+  double smooth_loss_ = -1;
+  Duration logged_exposed_{};
+};
+
+}  // namespace skein

@@ -1,0 +1,204 @@
+// Strategies on real ranks against a serial reference, without torch.
+#include "strategy/strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "conformance/harness.h"
+#include "core/rng.h"
+#include "kernels/kernels.h"
+#include "optimize/clip.h"
+#include "optimize/sgd.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::vector<Arena::Parameter> kParameters{{"a", 300000}, {"b", 7}, {"c", 20000}, {"d", 1}};
+constexpr double kRate = 0.1, kMomentum = 0.9;
+
+// A gradient that depends on rank and step only.
+void set_gradient(const Arena& arena, Span gradients, int rank, int step) {
+  for (const Slot& slot : arena.slots()) {
+    Rng rng(static_cast<std::uint64_t>(1000 * step + 10 * rank) + slot.range.offset);
+    for (float& value : std::span(gradients.at(slot.range).data, slot.range.count))
+      value = static_cast<float>(rng.uniform(-1, 1));
+  }
+}
+
+// What one process with the whole batch would do.
+class Reference {
+ public:
+  Reference() : arena(kParameters, allocate_on_heap), optimizer(arena.size(), {kMomentum, 0, false}) {}
+
+  void step(const std::vector<std::int64_t>& samples, int number, double clip) {
+    const auto total = static_cast<double>(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
+    const auto memory = allocate_on_heap(arena.size());
+    fill(arena.gradients(), 0);
+    for (std::size_t r = 0; r < samples.size(); ++r) {
+      fill(memory->span(), 0);
+      if (samples[r] > 0) set_gradient(arena, memory->span(), static_cast<int>(r), number);
+      axpy(arena.gradients(), static_cast<float>(static_cast<double>(samples[r]) / total), memory->span());
+    }
+    UpdateContext context{.learning_rate = kRate, .step = number};
+    if (clip > 0) context.gradient_scale = clip_scale(squared_norm(arena.gradients()), clip);
+    optimizer.update({0, arena.size()}, arena.parameters(), arena.gradients(), context);
+  }
+
+  Arena arena;
+  Sgd optimizer;
+};
+
+// One rank of a run of `strategy`.
+struct Rank {
+  Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0)
+      : arena(kParameters, [&](std::size_t count) { return fabric.allocate(count); }),
+        optimizer(arena.size(), {kMomentum, 0, false}),
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
+        strategy(make_strategy(name, options, worker)) {}
+
+  // Reports the buckets in an order of this rank's own.
+  Task<> step(std::int64_t expected, std::int64_t samples, int number) {
+    co_await strategy->begin_step(expected);
+    if (samples > 0) set_gradient(arena, arena.gradients(), worker.rank(), number);
+    Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
+    const auto order = rng.permutation(static_cast<std::uint32_t>(strategy->plan().count()));
+    for (const std::uint32_t bucket : order)
+      if (samples > 0) strategy->gradient_ready(static_cast<int>(bucket));
+    co_await strategy->end_step(samples);
+  }
+
+  NoTrace trace;
+  Arena arena;
+  Sgd optimizer;
+  Worker worker;
+  std::unique_ptr<Strategy> strategy;
+};
+
+// The relative tolerance allows for another order of summation, nothing more.
+void compare(Span got, Span want) {
+  for (std::size_t i = 0; i < got.count; ++i)
+    if (!(std::abs(got[i] - want[i]) <= 2e-6F * std::max(1.0F, std::abs(want[i]))))
+      throw Error("element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", expected " + std::to_string(want[i]));
+}
+
+Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
+  const auto memory = allocate_on_heap(mine.count);
+  copy(memory->span(), mine);
+  co_await fabric.broadcast(9, memory->span(), 0, fabric.loop().now() + 30s);
+  for (std::size_t i = 0; i < mine.count; ++i)
+    if (memory->span()[i] != mine[i]) throw Error("replicas differ at " + std::to_string(i));
+}
+
+class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+  void run_all_ok(const Body& body) {
+    const auto outcomes = std::get<0>(GetParam()).run(size(), body);
+    for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.ok) << outcome.error;
+  }
+
+  // Five steps whose batch sizes on rank r are given by `samples(step, rank)`.
+  void equals_reference(const StrategyOptions& options, double clip, bool announced,
+                        const std::function<std::int64_t(int, int)>& samples) {
+    run_all_ok([=](Fabric& fabric) -> Task<> {
+      Rank rank(fabric, "allreduce", options, clip);
+      Reference reference;
+      std::int64_t last = kUnknown, all = 0;
+      for (int step = 1; step <= 5; ++step) {
+        std::vector<std::int64_t> batch;
+        for (int r = 0; r < fabric.size(); ++r) batch.push_back(samples(step, r));
+        const std::int64_t own = batch[static_cast<std::size_t>(fabric.rank())];
+        co_await rank.step(announced ? own : last, own, step);
+        reference.step(batch, step, clip);
+        compare(rank.arena.parameters(), reference.arena.parameters());
+        co_await compare_with_rank_0(fabric, rank.arena.parameters());
+        last = own;
+        all += std::accumulate(batch.begin(), batch.end(), std::int64_t{0});
+        // What was not announced is counted one step late.
+        if ((announced || step < 5) && rank.worker.progress.samples != all) throw Error("wrong global samples");
+      }
+    });
+  }
+};
+
+TEST_P(Strategies, AllReduceEqualsOneProcessWithTheWholeBatch) {
+  for (const char* fusion : {"auto", "none", "64KB"})
+    equals_reference({{"fusion", fusion}}, 0, true, [](int, int) { return 16; });
+}
+
+TEST_P(Strategies, AllReduceWeighsBySamples) {
+  equals_reference({}, 0, true, [](int step, int rank) { return 3 + step + 5 * rank; });
+}
+
+TEST_P(Strategies, AllReduceTakesRanksWithoutSamples) {
+  equals_reference({}, 0, true, [](int step, int rank) { return (rank + step) % 2 == 0 ? 4 : rank == 0 ? 1 : 0; });
+}
+
+TEST_P(Strategies, AllReduceClipsByTheGlobalNorm) {
+  equals_reference({{"fusion", "64KB"}}, 1.5, true, [](int, int rank) { return 8 + rank; });
+}
+
+TEST_P(Strategies, AllReduceNeedsNoAnnouncementWhileSharesStayInProportion) {
+  equals_reference({}, 0, false, [](int step, int) { return step == 5 ? 6 : 12; });
+}
+
+TEST_P(Strategies, AllReduceWithoutOverlapGivesTheSame) {
+  equals_reference({{"overlap", "false"}}, 0, true, [](int step, int rank) { return 1 + step * rank; });
+}
+
+TEST_P(Strategies, AllReduceRefusesSharesThatDifferFromThoseAnnounced) {
+  if (size() == 1) GTEST_SKIP() << "alone there are no shares";
+  const auto outcomes = std::get<0>(GetParam()).run(size(), [](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, "allreduce", {});
+    co_await rank.step(8, fabric.rank() == 1 ? 5 : 8, 1);
+    co_await rank.step(8, 8, 2);
+  });
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 5"), std::string::npos)
+        << outcome.error << " signal " << outcome.signal;
+}
+
+TEST_P(Strategies, AllReduceStopsEverywhereAfterTheSameStep) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, "allreduce", {});
+    int steps = 0;
+    for (; !rank.worker.all_stop && steps < 10; ++steps) {
+      rank.worker.wants_to_stop = fabric.rank() == fabric.size() - 1 && steps == 3;
+      co_await rank.step(4, 4, steps + 1);
+    }
+    if (steps != 4) throw Error("stopped after " + std::to_string(steps));
+  });
+}
+
+TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, "allreduce", {{"balance", "true"}});
+    const double speed = fabric.rank() == 0 ? 100 : 300;
+    const std::int64_t batch = 64;
+    for (int step = 1; step <= 3; ++step) {
+      rank.worker.meters.seconds_per_sample = 1 / speed;
+      const auto shares = rank.strategy->split(batch);
+      if (std::accumulate(shares.begin(), shares.end(), std::int64_t{0}) != batch) throw Error("samples were lost");
+      const std::int64_t own = shares[static_cast<std::size_t>(fabric.rank())];
+      if (step > 1 && fabric.size() == 2 && own != (fabric.rank() == 0 ? 16 : 48))
+        throw Error("share " + std::to_string(own));
+      co_await rank.step(own, own, step);
+    }
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Strategies, testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4)),
+                         name_of);
+
+}  // namespace
+}  // namespace skein::conformance

@@ -1,0 +1,87 @@
+// Installs Skein into an empty folder and uses it from there as a stranger would: builds the
+// project examples/train_your_model and runs it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "multiproc/process.h"
+
+namespace skein::testing {
+namespace {
+
+constexpr std::chrono::minutes kLimit{9};
+
+// Runs a command that must succeed and returns what it printed.
+std::string must(std::vector<std::string> argv) {
+  const Finished finished = Process(argv).wait(kLimit);
+  EXPECT_EQ(finished.code, 0) << argv[0] << " " << argv[1] << "\n" << finished.out << finished.err;
+  return finished.out;
+}
+
+// Every float32 tensor of a safetensors file, one after the other in order of name.
+std::vector<float> read_model(const std::string& path) {
+  const std::string file = contents(path);
+  std::uint64_t length = 0;
+  if (file.size() < sizeof(length)) return {};
+  std::memcpy(&length, file.data(), sizeof(length));
+  const auto header = nlohmann::json::parse(file.substr(sizeof(length), length));
+  std::vector<float> values;
+  for (const auto& [name, tensor] : header.items()) {
+    if (name == "__metadata__") continue;
+    EXPECT_EQ(tensor["dtype"], "F32");
+    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+    const std::size_t before = values.size();
+    values.resize(before + (end - begin) / sizeof(float));
+    std::memcpy(values.data() + before, file.data() + sizeof(length) + length + begin, end - begin);
+  }
+  return values;
+}
+
+double last_loss(const std::string& output) {
+  const std::size_t at = output.rfind("loss ");
+  return at == std::string::npos ? INFINITY : std::stod(output.substr(at + 5));
+}
+
+TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
+  const Folder folder;
+  const std::string prefix = folder / "prefix", build = folder / "build";
+  must({SKEIN_CMAKE, "--install", SKEIN_BUILD_DIR, "--prefix", prefix});
+  ASSERT_TRUE(std::filesystem::exists(prefix + "/include/skein/torch.h"));
+  for (const auto& each : std::filesystem::directory_iterator(prefix + "/include"))
+    EXPECT_EQ(each.path().filename(), "skein") << "an internal header was installed";
+
+  // What only Skein's own build needs, a user need not have.
+  must({SKEIN_CMAKE, "-S", SKEIN_SOURCE_DIR "/examples/train_your_model", "-B", build, "-G",
+        SKEIN_GENERATOR, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_PREFIX_PATH=" + prefix,
+        "-DTorch_DIR=" SKEIN_TORCH_DIR, "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
+        "-DCMAKE_DISABLE_FIND_PACKAGE_tomlplusplus=ON",
+        "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON"});
+  must({SKEIN_CMAKE, "--build", build});
+  if (HasFailure()) return;
+
+  const std::string program = build + "/train_your_model";
+  const std::string one = folder / "one.safetensors", two = folder / "two.safetensors";
+  const std::string alone = must({program, "64", one});
+  const std::string together =
+      must({prefix + "/bin/skein", "run", "-n", "2", "--", program, "32", two});
+  EXPECT_NE(alone.find("1 worker, 60060 samples"), std::string::npos) << alone;
+  EXPECT_NE(together.find("2 workers, 60060 samples"), std::string::npos) << together;
+  EXPECT_LT(last_loss(alone), 0.05) << alone;
+  EXPECT_LT(last_loss(together), 0.05) << together;
+
+  // Not the same bits: a batch of 64 is summed in another order than two of 32.
+  const auto a = read_model(one), b = read_model(two);
+  ASSERT_EQ(a.size(), 2U * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2);
+  ASSERT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    norm += std::pow(static_cast<double>(a[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 1e-5);
+}
+
+}  // namespace
+}  // namespace skein::testing
