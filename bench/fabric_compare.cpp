@@ -65,9 +65,9 @@ void print_row(std::size_t bytes, const char* operation, const Rivals& rivals,
                const std::vector<Times>& times) {
   fmt::print("{:>9}  {:<15}", print_bytes(static_cast<double>(bytes)), operation);
   for (std::size_t i = 0; i < rivals.size(); ++i)
-    fmt::print("{:>11.4f}{:>11.4f}", times[i].min_ms, times[i].p50_ms);
+    fmt::print("{:>14.4f}{:>9.4f}", times[i].min_ms, times[i].p50_ms);
   for (std::size_t i = 1; i < rivals.size(); ++i)
-    fmt::print("{:>12.2f} x", times[i].p50_ms / times[0].p50_ms);
+    fmt::print("{:>15.2f} x", times[i].p50_ms / times[0].p50_ms);
   fmt::print("\n");
 }
 
@@ -110,11 +110,9 @@ void compare(World& world, const Rivals& rivals, const Size& size, std::vector<V
 void print_heading(int ranks, const Rivals& rivals) {
   fmt::print("Milliseconds on {} ranks of this host, in turns in the same processes\n", ranks);
   fmt::print("{:>9}  {:<15}", "bytes", "operation");
-  for (const auto& rival : rivals)
-    fmt::print("{:>11}{:>11}", rival->name() == "Open MPI" ? "MPI min" : rival->name() + " min",
-               "p50");
+  for (const auto& rival : rivals) fmt::print("{:>14}{:>9}", rival->name() + " min", "p50");
   for (std::size_t i = 1; i < rivals.size(); ++i)
-    fmt::print("{:>14}", rivals[i]->name() + "/Skein");
+    fmt::print("{:>17}", rivals[i]->name() + "/Skein");
   fmt::print("\n");
 }
 

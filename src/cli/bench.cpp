@@ -184,7 +184,11 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   CLI::App& command =
       *app.add_subcommand("bench", "measure kernels and fabrics, each beside its physical limit");
   command.set_help_flag("-h,--help", "print this and end");
-  command.require_subcommand(1);
+  command.require_subcommand(0, 1);
+  command.callback([&command] {
+    if (command.get_subcommands().empty())
+      throw ConfigError("of what? expected kernels or fabric; skein bench --help says more");
+  });
   command.footer("Example: skein bench fabric --workers 2 --bytes 25MB");
 
   CLI::App& kernels = *command.add_subcommand("kernels", "vector operations, beside memcpy");

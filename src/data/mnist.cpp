@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kClasses = 10;
+constexpr std::uint32_t kMnistClasses = 10;
 
 // An IDX file of bytes: 0, 0, 8 (unsigned bytes), the number of dimensions, each dimension as four
 // bytes, highest first, and then the values.
@@ -80,10 +80,10 @@ Images read_part(const fs::path& folder, const std::string& part) {
                                   labels_path.string(), labels.dimensions[0], images.dimensions[0],
                                   images_path.filename().string()));
   const auto wrong =
-      std::ranges::find_if(labels.values, [](std::uint8_t label) { return label >= kClasses; });
+      std::ranges::find_if(labels.values, [](std::uint8_t label) { return label >= kMnistClasses; });
   if (wrong != labels.values.end())
     throw ConfigError(fmt::format("{}: label {} at byte {}, expected 0 to {}", labels_path.string(),
-                                  *wrong, 8 + (wrong - labels.values.begin()), kClasses - 1));
+                                  *wrong, 8 + (wrong - labels.values.begin()), kMnistClasses - 1));
   return {1, images.dimensions[1], images.dimensions[2], std::move(images.values),
           std::move(labels.values)};
 }
@@ -100,8 +100,8 @@ DataSets open_mnist(const fs::path& folder) {
                     "the same",
                     folder.string(), train.height, train.width, test.height, test.width));
   const std::vector<Statistics> statistics{{0.1307, 0.3081}};
-  return {std::make_shared<ImageTable>(std::move(train), kClasses, statistics),
-          std::make_shared<ImageTable>(std::move(test), kClasses, statistics), "mnist"};
+  return {std::make_shared<ImageTable>(std::move(train), kMnistClasses, statistics),
+          std::make_shared<ImageTable>(std::move(test), kMnistClasses, statistics), "mnist"};
 }
 
 }  // namespace skein

@@ -57,11 +57,11 @@ class Cnn : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_cnn(const Job& job, SettingsReader& settings) {
+std::shared_ptr<Model> make_cnn(const ModelRequest& request, SettingsReader& settings) {
   const std::int64_t width = settings.integer("width", 16, 1, 4'096);
   settings.finish("model 'cnn'");
-  require_images(job, 8);
-  return std::make_shared<Cnn>(job.sample_shape, width, job.classes);
+  require_images(request, 8);
+  return std::make_shared<Cnn>(request.sample_shape, width, request.classes);
 }
 
 }  // namespace skein

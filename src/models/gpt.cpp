@@ -19,9 +19,9 @@ torch::nn::LayerNorm layer_norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
-class BlockImpl : public torch::nn::Module {
+class DecoderBlockImpl : public torch::nn::Module {
  public:
-  explicit BlockImpl(const Shape& shape)
+  explicit DecoderBlockImpl(const Shape& shape)
       : heads_(shape.heads),
         norm1_(register_module("norm1", layer_norm(shape.width))),
         query_key_value_(
@@ -66,7 +66,7 @@ class BlockImpl : public torch::nn::Module {
   torch::nn::LayerNorm norm2_;
   torch::nn::Linear up_, down_;
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(DecoderBlock);
 
 class Gpt : public Model {
  public:
@@ -76,7 +76,7 @@ class Gpt : public Model {
         positions_(register_module("positions", torch::nn::Embedding(shape.context, shape.width))),
         blocks_(register_module("blocks", torch::nn::ModuleList())),
         norm_(register_module("norm", layer_norm(shape.width))) {
-    for (std::int64_t i = 0; i < shape.depth; ++i) blocks_->push_back(Block(shape));
+    for (std::int64_t i = 0; i < shape.depth; ++i) blocks_->push_back(DecoderBlock(shape));
     torch::nn::init::normal_(tokens_->weight, 0, 0.02);
     torch::nn::init::normal_(positions_->weight, 0, 0.02);
     if (shape.tied) return;
@@ -92,7 +92,7 @@ class Gpt : public Model {
     const auto future = torch::ones({length, length}, input.options().dtype(torch::kBool)).triu(1);
     auto x = tokens_->forward(input);
     x = x + positions_->weight.narrow(0, 0, length);
-    for (const auto& block : *blocks_) x = block->as<Block>()->forward(x, future);
+    for (const auto& block : *blocks_) x = block->as<DecoderBlock>()->forward(x, future);
     x = norm_->forward(x);
     return torch::nn::functional::linear(x, output_.is_empty() ? tokens_->weight : output_->weight);
   }
@@ -107,7 +107,7 @@ class Gpt : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_gpt(const Job& job, SettingsReader& settings) {
+std::shared_ptr<Model> make_gpt(const ModelRequest& request, SettingsReader& settings) {
   Shape shape{};
   shape.width = settings.integer("width", 128, 1, 65'536);
   shape.depth = settings.integer("depth", 4, 1, 1'000);
@@ -117,13 +117,13 @@ std::shared_ptr<Model> make_gpt(const Job& job, SettingsReader& settings) {
   if (shape.width % shape.heads != 0)
     throw ConfigError(fmt::format("model.width={} is not a multiple of model.heads={}", shape.width,
                                   shape.heads));
-  if (job.sample_shape.size() != 1)
+  if (request.sample_shape.size() != 1)
     throw ConfigError(
         fmt::format("model 'gpt' needs text (a sequence of characters), but a sample of this data "
                     "has the shape ({}): use data text:FILE, or another model",
-                    fmt::join(job.sample_shape, ", ")));
-  shape.context = job.sample_shape[0];
-  shape.vocabulary = job.classes;
+                    fmt::join(request.sample_shape, ", ")));
+  shape.context = request.sample_shape[0];
+  shape.vocabulary = request.classes;
   return std::make_shared<Gpt>(shape);
 }
 

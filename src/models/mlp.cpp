@@ -26,14 +26,14 @@ class Mlp : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_mlp(const Job& job, SettingsReader& settings) {
+std::shared_ptr<Model> make_mlp(const ModelRequest& request, SettingsReader& settings) {
   const std::int64_t width = settings.integer("width", 256, 1, 65'536);
   const std::int64_t depth = settings.integer("depth", 2, 0, 1'000);
   settings.finish("model 'mlp'");
-  require_images(job, 1);
-  const std::int64_t inputs = std::reduce(job.sample_shape.begin(), job.sample_shape.end(),
+  require_images(request, 1);
+  const std::int64_t inputs = std::reduce(request.sample_shape.begin(), request.sample_shape.end(),
                                           std::int64_t{1}, std::multiplies<>());
-  return std::make_shared<Mlp>(inputs, width, depth, job.classes);
+  return std::make_shared<Mlp>(inputs, width, depth, request.classes);
 }
 
 }  // namespace skein

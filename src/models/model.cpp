@@ -15,7 +15,7 @@ namespace {
 
 struct Entry {
   const char* name;
-  std::shared_ptr<Model> (*make)(const Job&, SettingsReader&);
+  std::shared_ptr<Model> (*make)(const ModelRequest&, SettingsReader&);
 };
 constexpr std::array<Entry, 5> kModels{{{"mlp", make_mlp},
                                         {"cnn", make_cnn},
@@ -44,17 +44,17 @@ std::shared_ptr<Model> make_model(const std::string& name,
       fmt::format("unknown model '{}': expected one of {}", name, fmt::join(model_names(), ", ")));
 }
 
-void require_images(const Job& job, std::int64_t least_side) {
-  if (job.sample_shape.size() != 3)
+void require_images(const ModelRequest& request, std::int64_t least_side) {
+  if (request.sample_shape.size() != 3)
     throw ConfigError(
         fmt::format("model '{}' needs images (channels, height, width), but a sample of this data "
                     "has the shape ({}){}",
-                    job.model, fmt::join(job.sample_shape, ", "),
-                    job.sample_shape.size() == 1 ? ": use model 'gpt' for text" : ""));
-  if (std::min(job.sample_shape[1], job.sample_shape[2]) < least_side)
+                    request.model, fmt::join(request.sample_shape, ", "),
+                    request.sample_shape.size() == 1 ? ": use model 'gpt' for text" : ""));
+  if (std::min(request.sample_shape[1], request.sample_shape[2]) < least_side)
     throw ConfigError(
         fmt::format("model '{}' needs images of at least {} x {} pixels, these are {} x {}",
-                    job.model, least_side, least_side, job.sample_shape[1], job.sample_shape[2]));
+                    request.model, least_side, least_side, request.sample_shape[1], request.sample_shape[2]));
 }
 
 torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& target) {

@@ -4,20 +4,20 @@
 namespace skein {
 namespace {
 
-torch::nn::Conv2d conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
+torch::nn::Conv2d plain_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
                        std::int64_t stride) {
   return torch::nn::Conv2d(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
 // relu(branch(x) + shortcut(x)), where the shortcut is x itself unless the shapes differ.
-class BlockImpl : public torch::nn::Module {
+class ResidualBlockImpl : public torch::nn::Module {
  public:
-  BlockImpl(torch::nn::Sequential branch, std::int64_t in, std::int64_t out, std::int64_t stride)
+  ResidualBlockImpl(torch::nn::Sequential branch, std::int64_t in, std::int64_t out, std::int64_t stride)
       : branch_(register_module("branch", std::move(branch))) {
     if (stride == 1 && in == out) return;
     shortcut_ = register_module(
-        "shortcut", torch::nn::Sequential(conv(in, out, 1, stride), torch::nn::BatchNorm2d(out)));
+        "shortcut", torch::nn::Sequential(plain_conv(in, out, 1, stride), torch::nn::BatchNorm2d(out)));
   }
 
   torch::Tensor forward(torch::Tensor x) {
@@ -29,23 +29,23 @@ class BlockImpl : public torch::nn::Module {
   torch::nn::Sequential branch_;
   torch::nn::Sequential shortcut_{nullptr};
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(ResidualBlock);
 
 // Two 3 × 3 convolutions.
-Block basic_block(std::int64_t in, std::int64_t width, std::int64_t stride) {
-  return Block(torch::nn::Sequential(conv(in, width, 3, stride), torch::nn::BatchNorm2d(width),
-                                     torch::nn::ReLU(), conv(width, width, 3, 1),
+ResidualBlock basic_block(std::int64_t in, std::int64_t width, std::int64_t stride) {
+  return ResidualBlock(torch::nn::Sequential(plain_conv(in, width, 3, stride), torch::nn::BatchNorm2d(width),
+                                     torch::nn::ReLU(), plain_conv(width, width, 3, 1),
                                      torch::nn::BatchNorm2d(width)),
                in, width, stride);
 }
 
 // 1 × 1 down, 3 × 3, 1 × 1 up to four times the width. The stride is in the 3 × 3, as torchvision
 // has it.
-Block bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride) {
-  return Block(torch::nn::Sequential(
-                   conv(in, width, 1, 1), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
-                   conv(width, width, 3, stride), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
-                   conv(width, 4 * width, 1, 1), torch::nn::BatchNorm2d(4 * width)),
+ResidualBlock bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride) {
+  return ResidualBlock(torch::nn::Sequential(
+                   plain_conv(in, width, 1, 1), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
+                   plain_conv(width, width, 3, stride), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
+                   plain_conv(width, 4 * width, 1, 1), torch::nn::BatchNorm2d(4 * width)),
                in, 4 * width, stride);
 }
 
@@ -74,10 +74,10 @@ class ResNet : public Model {
 }  // namespace
 
 // The form for small pictures: a 3 × 3 stem at full resolution.
-std::shared_ptr<Model> make_resnet18(const Job& job, SettingsReader& settings) {
+std::shared_ptr<Model> make_resnet18(const ModelRequest& request, SettingsReader& settings) {
   settings.finish("model 'resnet18'");
-  require_images(job, 1);
-  torch::nn::Sequential stem(conv(job.sample_shape[0], 64, 3, 1), torch::nn::BatchNorm2d(64),
+  require_images(request, 1);
+  torch::nn::Sequential stem(plain_conv(request.sample_shape[0], 64, 3, 1), torch::nn::BatchNorm2d(64),
                              torch::nn::ReLU());
   torch::nn::Sequential blocks;
   std::int64_t in = 64;
@@ -86,15 +86,15 @@ std::shared_ptr<Model> make_resnet18(const Job& job, SettingsReader& settings) {
       blocks->push_back(basic_block(in, width, i == 0 && width > 64 ? 2 : 1));
       in = width;
     }
-  return std::make_shared<ResNet>(stem, blocks, in, job.classes);
+  return std::make_shared<ResNet>(stem, blocks, in, request.classes);
 }
 
 // The ImageNet form: a 7 × 7 stem with stride 2 and a max-pool.
-std::shared_ptr<Model> make_resnet50(const Job& job, SettingsReader& settings) {
+std::shared_ptr<Model> make_resnet50(const ModelRequest& request, SettingsReader& settings) {
   settings.finish("model 'resnet50'");
-  require_images(job, 1);
+  require_images(request, 1);
   torch::nn::Sequential stem(
-      conv(job.sample_shape[0], 64, 7, 2), torch::nn::BatchNorm2d(64), torch::nn::ReLU(),
+      plain_conv(request.sample_shape[0], 64, 7, 2), torch::nn::BatchNorm2d(64), torch::nn::ReLU(),
       torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(3).stride(2).padding(1)));
   torch::nn::Sequential blocks;
   struct Stage {
@@ -107,7 +107,7 @@ std::shared_ptr<Model> make_resnet50(const Job& job, SettingsReader& settings) {
       blocks->push_back(bottleneck(in, width, i == 0 && width > 64 ? 2 : 1));
       in = 4 * width;
     }
-  return std::make_shared<ResNet>(stem, blocks, in, job.classes);
+  return std::make_shared<ResNet>(stem, blocks, in, request.classes);
 }
 
 }  // namespace skein

@@ -12,20 +12,20 @@
 namespace skein {
 
 // What there is to learn.
-struct Job {
+struct ModelRequest {
   std::string model;  // its name, for messages
   std::vector<std::int64_t> sample_shape;
   std::int64_t classes;
 };
 
-// Each reads its settings, checks the job and throws ConfigError where they do not fit.
-std::shared_ptr<Model> make_mlp(const Job& job, SettingsReader& settings);
-std::shared_ptr<Model> make_cnn(const Job& job, SettingsReader& settings);
-std::shared_ptr<Model> make_resnet18(const Job& job, SettingsReader& settings);
-std::shared_ptr<Model> make_resnet50(const Job& job, SettingsReader& settings);
-std::shared_ptr<Model> make_gpt(const Job& job, SettingsReader& settings);
+// Each reads its settings, checks the request and throws ConfigError where they do not fit.
+std::shared_ptr<Model> make_mlp(const ModelRequest& request, SettingsReader& settings);
+std::shared_ptr<Model> make_cnn(const ModelRequest& request, SettingsReader& settings);
+std::shared_ptr<Model> make_resnet18(const ModelRequest& request, SettingsReader& settings);
+std::shared_ptr<Model> make_resnet50(const ModelRequest& request, SettingsReader& settings);
+std::shared_ptr<Model> make_gpt(const ModelRequest& request, SettingsReader& settings);
 
 // ConfigError unless samples are images (C, H, W) of at least `least_side` pixels each way.
-void require_images(const Job& job, std::int64_t least_side);
+void require_images(const ModelRequest& request, std::int64_t least_side);
 
 }  // namespace skein

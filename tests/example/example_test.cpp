@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "multiproc/model_file.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -18,25 +19,6 @@ std::string must(std::vector<std::string> argv) {
   const Finished finished = Process(argv).wait(kLimit);
   EXPECT_EQ(finished.code, 0) << argv[0] << " " << argv[1] << "\n" << finished.out << finished.err;
   return finished.out;
-}
-
-// Every float32 tensor of a safetensors file, one after the other in order of name.
-std::vector<float> read_model(const std::string& path) {
-  const std::string file = contents(path);
-  std::uint64_t length = 0;
-  if (file.size() < sizeof(length)) return {};
-  std::memcpy(&length, file.data(), sizeof(length));
-  const auto header = nlohmann::json::parse(file.substr(sizeof(length), length));
-  std::vector<float> values;
-  for (const auto& [name, tensor] : header.items()) {
-    if (name == "__metadata__") continue;
-    EXPECT_EQ(tensor["dtype"], "F32");
-    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
-    const std::size_t before = values.size();
-    values.resize(before + (end - begin) / sizeof(float));
-    std::memcpy(values.data() + before, file.data() + sizeof(length) + length + begin, end - begin);
-  }
-  return values;
 }
 
 double last_loss(const std::string& output) {
@@ -72,7 +54,7 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   EXPECT_LT(last_loss(together), 0.05) << together;
 
   // Not the same bits: a batch of 64 is summed in another order than two of 32.
-  const auto a = read_model(one), b = read_model(two);
+  const auto a = flat(read_model(one)), b = flat(read_model(two));
   ASSERT_EQ(a.size(), 2U * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2);
   ASSERT_EQ(a.size(), b.size());
   double difference = 0, norm = 0;

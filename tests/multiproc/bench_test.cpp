@@ -87,6 +87,8 @@ TEST(Bench, RefusesWhatCannotBe) {
             "skein bench fabric: --bytes 1: expected from 4 bytes to 64 GiB\n");
   EXPECT_EQ(refusal({"fabric", "--byte", "1MB"}),
             "skein bench fabric: unknown option '--byte'; did you mean '--bytes'?\n");
+  EXPECT_EQ(refusal({}),
+            "skein bench: of what? expected kernels or fabric; skein bench --help says more\n");
   EXPECT_EQ(count(refusal({"fabrik"}), "unknown command 'fabrik': expected kernels, fabric"), 1);
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -12,7 +13,7 @@ namespace {
 
 Arena arena_of(const std::vector<std::size_t>& counts) {
   std::vector<Arena::Parameter> parameters;
-  for (const std::size_t count : counts) parameters.push_back({"p" + std::to_string(parameters.size()), count});
+  for (const std::size_t count : counts) parameters.push_back({fmt::format("p{}", parameters.size()), count});
   return Arena(parameters, allocate_on_heap);
 }
 

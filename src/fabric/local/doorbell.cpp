@@ -11,26 +11,25 @@
 namespace skein::local {
 namespace {
 
-// A peer that runs on another core often answers within this; sleeping and waking costs more.
-constexpr std::int64_t kMostSpin = 5000;  // ns
-constexpr std::int64_t kLeastSpin = 300;
-
 std::uint32_t* word(std::atomic<std::uint32_t>& value) {
   static_assert(sizeof(value) == sizeof(std::uint32_t));
   return reinterpret_cast<std::uint32_t*>(&value);
 }
 
-void relax() {
+}  // namespace
+
+void Doorbell::relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-}  // namespace
-
 void ring(Header& header) {
   header.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (header.sleepers.load(std::memory_order_seq_cst) > 0)
+  // Whoever takes the mark wakes all sleepers: a woken one that has yet to get a core costs no second
+  // system call.
+  if (header.sleepers.load(std::memory_order_seq_cst) != 0 &&
+      header.sleepers.exchange(0, std::memory_order_seq_cst) != 0)
     ::syscall(SYS_futex, word(header.doorbell), FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
@@ -45,28 +44,35 @@ std::uint32_t Doorbell::poll() {
   return ticket;
 }
 
+// Spins only as long as that has paid lately, so that a host with more workers than cores learns not
+// to. Now and then it tries again: two workers that have both taken to sleeping wake each other too
+// late for short spins to ever pay.
+Duration Doorbell::next_spin() {
+  constexpr unsigned kTryEvery = 32;
+  if (waits_.fetch_add(1, std::memory_order_relaxed) % kTryEvery == 0) return kMostSpin;
+  return spin_.load(std::memory_order_relaxed);
+}
+
 void Doorbell::wait(std::uint32_t ticket, Time until) {
   const SteadyClock clock;
   const Time start = clock.now();
   until = std::min(until, start + kLookAround);
-  // Spin only as long as spinning has paid lately: a host with more workers than cores learns not to.
-  std::int64_t budget = spin_ns_.load(std::memory_order_relaxed);
-  const Time spin_until = std::min(until, start + Duration(std::clamp(budget, kLeastSpin, kMostSpin)));
+  const Duration spin = next_spin();
+  const Time spin_until = std::min(until, start + spin);
   while (clock.now() < spin_until) {
     if (header_.doorbell.load(std::memory_order_acquire) != ticket) {
-      spin_ns_.store(kMostSpin, std::memory_order_relaxed);
+      spin_.store(kMostSpin, std::memory_order_relaxed);
       return;
     }
     relax();
   }
-  spin_ns_.store(budget / 2, std::memory_order_relaxed);
+  spin_.store(std::max(spin / 2, kLeastSpin), std::memory_order_relaxed);
   if (until <= clock.now()) return;
-  header_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  header_.sleepers.store(1, std::memory_order_seq_cst);
   const auto ns = until.time_since_epoch().count();
   const timespec absolute{ns / 1'000'000'000, ns % 1'000'000'000};
   ::syscall(SYS_futex, word(header_.doorbell), FUTEX_WAIT_BITSET, ticket, &absolute, nullptr,
             FUTEX_BITSET_MATCH_ANY);
-  header_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 }  // namespace skein::local

@@ -27,12 +27,32 @@ class Doorbell final : public EventSource {
 
   Signal& bell() { return bell_; }
 
+  // Looks at `done` for about a microsecond if spinning pays at present: what peers on other cores
+  // do in step with this one need not be waited for. True when it came true. Only from the loop.
+  template <typename Done>
+  bool briefly(Done done) const {
+    if (spin_.load(std::memory_order_relaxed) != kMostSpin) return false;
+    for (int look = 0; look < 40; ++look) {
+      if (done()) return true;
+      relax();
+    }
+    return false;
+  }
+
  private:
+  // A peer that runs on another core often answers within the one; sleeping and waking costs more.
+  static constexpr Duration kMostSpin = std::chrono::microseconds(20);
+  static constexpr Duration kLeastSpin = std::chrono::nanoseconds(300);
+
+  static void relax();
+  Duration next_spin();
+
   Header& header_;
   Signal bell_;
   std::uint32_t seen_ = 0;
   Time looked_{};
-  std::atomic<std::int64_t> spin_ns_{0};
+  std::atomic<Duration> spin_{kMostSpin};  // how long to spin before sleeping
+  std::atomic<unsigned> waits_{0};
 };
 
 }  // namespace skein::local

@@ -119,7 +119,7 @@ std::string LocalFabric::trouble_with(int peer, bool look) {
 Task<> LocalFabric::wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter,
                              std::uint64_t value) {
   const auto reached = [&] { return counter.load(std::memory_order_acquire) >= value; };
-  if (reached()) co_return;
+  if (reached() || doorbell_.briefly(reached)) co_return;
   if (observer()) observer()->waiting(operation.name, peer);
   Time looked = loop().now();
   for (;;) {

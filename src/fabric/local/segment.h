@@ -54,7 +54,7 @@ enum class Presence : std::uint32_t { here, left, failed };
 // The start of every segment.
 struct Header {
   std::atomic<std::uint32_t> doorbell;  // a futex: rises with everything that may concern the owner
-  std::atomic<std::uint32_t> sleepers;  // threads that sleep on it
+  std::atomic<std::uint32_t> sleepers;  // not 0: a thread may sleep on it
   std::atomic<Presence> presence;
   char failure[500];                    // written before presence becomes failed
   Desk desks[kChannels];
