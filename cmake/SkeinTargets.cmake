@@ -38,7 +38,8 @@ function(skein_torch_headers target)
   endif()
 endfunction()
 
-# A test program from FILES…; every case in it becomes a ctest test. LABEL is its folder.
+# A test program from FILES…; every case in it becomes a ctest test (with TORCH: the program does).
+# LABEL is its folder.
 function(skein_test name)
   cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "FILES;LIBS" ${ARGN})
   add_executable(${name} ${arg_FILES})
@@ -51,6 +52,12 @@ function(skein_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1")
+  if(arg_TORCH)
+    # Loading torch takes a second: all cases in one process.
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+    set_property(TEST ${name} PROPERTY ENVIRONMENT OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  endif()
 endfunction()

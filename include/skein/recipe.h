@@ -27,8 +27,9 @@ class OptimizerSpec {
   // Limits the norm of the whole averaged gradient. 0: no limit.
   OptimizerSpec& clip(double norm) { return clip_ = norm, *this; }
 
-  // The learning rate over global samples: "constant", "cosine", "step:every=50000,factor=0.1", each
-  // with "warmup=SAMPLES" if wanted, as in "cosine:warmup=5000". A cosine ends at `total_samples`.
+  // The learning rate over global samples: "constant", "cosine", "step:every=50000,factor=0.1",
+  // each with "warmup=SAMPLES" if wanted, as in "cosine:warmup=5000". A cosine ends at
+  // `total_samples`.
   OptimizerSpec& schedule(const std::string& text, std::int64_t total_samples = 0) {
     return schedule_ = text, total_samples_ = total_samples, *this;
   }
@@ -46,19 +47,24 @@ class OptimizerSpec {
 };
 
 inline OptimizerSpec sgd(double learning_rate) { return {OptimizerSpec::Kind::sgd, learning_rate}; }
-inline OptimizerSpec adamw(double learning_rate) { return {OptimizerSpec::Kind::adamw, learning_rate}; }
+inline OptimizerSpec adamw(double learning_rate) {
+  return {OptimizerSpec::Kind::adamw, learning_rate};
+}
 
 // How workers share their work, by name, with that strategy's options as text.
 class StrategySpec {
  public:
   explicit StrategySpec(std::string name) : name(std::move(name)) {}
-  StrategySpec& set(const std::string& key, const std::string& value) { return options[key] = value, *this; }
+  StrategySpec& set(const std::string& key, const std::string& value) {
+    return options[key] = value, *this;
+  }
 
   std::string name;
   std::map<std::string, std::string> options;
 };
 
-// Synchronous SGD. Options: fusion = auto | none | SIZE, balance = true | false, overlap = true | false.
+// Synchronous SGD. Options: fusion = auto | none | SIZE, balance = true | false, overlap = true |
+// false.
 inline StrategySpec allreduce() { return StrategySpec("allreduce"); }
 
 }  // namespace skein

@@ -11,8 +11,8 @@ namespace skein::detail {
 }
 
 // Prints what was expected, where, and the formatted message, then aborts.
-#define SKEIN_CHECK(expression, ...)                                                           \
-  do {                                                                                         \
-    if (!(expression)) [[unlikely]]                                                            \
+#define SKEIN_CHECK(expression, ...)                                                            \
+  do {                                                                                          \
+    if (!(expression)) [[unlikely]]                                                             \
       ::skein::detail::check_failed(#expression, __FILE__, __LINE__, fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -100,13 +100,15 @@ class Job {
   // Makes the job's innermost wait throw Cancelled, now or when it next waits. No effect when done.
   void cancel();
 
-  // Frees the coroutine where it waits, without resuming it; no effect when done. Never from inside the job.
+  // Frees the coroutine where it waits, without resuming it; no effect when done. Never from inside
+  // the job.
   void abandon();
 
   // Throws what the job threw. Requires done().
   void rethrow() const;
 
-  // Waits for the end and rethrows what the job threw. The wait itself can be cancelled; the job then goes on.
+  // Waits for the end and rethrows what the job threw. The wait itself can be cancelled; the job
+  // then goes on.
   Task<> join() const;
 
   // Waits for the end, whatever it is, and cannot be cancelled: for cleaning up after cancel().
@@ -157,7 +159,8 @@ class Loop {
   // Starts `task` at the loop's next turn. What it throws waits for join().
   Job spawn(Task<> task);
 
-  // The same for a task that nobody joins: what it throws, but for Cancelled, is kept for rethrow_failure().
+  // The same for a task that nobody joins: what it throws, but for Cancelled, is kept for
+  // rethrow_failure().
   Job spawn_background(Task<> task);
 
   // Throws what the first background task to fail threw.
@@ -170,7 +173,8 @@ class Loop {
   // Whether any job has yet to end.
   bool busy() const { return jobs_.size() > finished_jobs_; }
 
-  // Runs until nothing can go on at the clock's present time. Returns how many resumptions there were.
+  // Runs until nothing can go on at the clock's present time. Returns how many resumptions there
+  // were.
   std::size_t run_ready();
 
   // When the next timer is due, if there is one.
@@ -201,7 +205,9 @@ class Loop {
     detail::JobState* job;
   };
 
-  void resume_later(std::coroutine_handle<> handle, detail::JobState* job) { ready_.push_back({handle, job}); }
+  void resume_later(std::coroutine_handle<> handle, detail::JobState* job) {
+    ready_.push_back({handle, job});
+  }
   std::uint32_t add_timer(Time time, detail::Waiter* waiter);
   void remove_timer(std::uint32_t slot);
   bool stale(const TimerEntry& entry) const;

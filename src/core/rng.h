@@ -23,11 +23,11 @@ class Rng {
   static constexpr result_type min() { return 0; }
   static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }
 
-  double uniform();                             // [0, 1)
-  double uniform(double low, double high);      // [low, high)
-  double normal();                              // mean 0, variance 1
-  double exponential(double rate);              // mean 1 / rate
-  std::uint64_t below(std::uint64_t bound);     // 0 … bound − 1, unbiased; requires bound > 0
+  double uniform();                          // [0, 1)
+  double uniform(double low, double high);   // [low, high)
+  double normal();                           // mean 0, variance 1
+  double exponential(double rate);           // mean 1 / rate
+  std::uint64_t below(std::uint64_t bound);  // 0 … bound − 1, unbiased; requires bound > 0
 
   // A uniformly random order of 0 … count − 1.
   std::vector<std::uint32_t> permutation(std::uint32_t count);

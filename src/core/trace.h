@@ -9,7 +9,15 @@
 namespace skein {
 
 // The tracks of one worker in a trace.
-enum class Lane : std::uint8_t { forward, backward, all_reduce, reduce_scatter, all_gather, update, wait };
+enum class Lane : std::uint8_t {
+  forward,
+  backward,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  update,
+  wait
+};
 
 class Trace {
  public:

@@ -81,9 +81,11 @@ double parse_bandwidth(std::string_view text) {
                                               {"kb/s", 1e3},
                                               {"mb/s", 1e6},
                                               {"gb/s", 1e9}}};
-  constexpr std::string_view allowed = "a number with kbit, mbit, gbit, MB/s or GB/s, such as 1gbit";
+  constexpr std::string_view allowed =
+      "a number with kbit, mbit, gbit, MB/s or GB/s, such as 1gbit";
   const double value = parse(text, units, "bandwidth", allowed);
-  if (value <= 0) throw ConfigError(fmt::format("'{}' is not a bandwidth: expected {}", text, allowed));
+  if (value <= 0)
+    throw ConfigError(fmt::format("'{}' is not a bandwidth: expected {}", text, allowed));
   return value;
 }
 

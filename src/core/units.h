@@ -18,9 +18,9 @@ double parse_bandwidth(std::string_view text);
 // "40ms", "2s", "1m", "150us", "80ns": a duration. A bare number other than 0 is refused: of what?
 std::chrono::nanoseconds parse_duration(std::string_view text);
 
-std::string print_bytes(double bytes);                        // "26.2 MB"
-std::string print_bandwidth(double bytes_per_second);         // "1 gbit"
-std::string print_duration(std::chrono::nanoseconds value);   // "40 ms"
-std::string print_count(double value);                        // "11.2 M"
+std::string print_bytes(double bytes);                       // "26.2 MB"
+std::string print_bandwidth(double bytes_per_second);        // "1 gbit"
+std::string print_duration(std::chrono::nanoseconds value);  // "40 ms"
+std::string print_count(double value);                       // "11.2 M"
 
 }  // namespace skein

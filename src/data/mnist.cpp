@@ -79,8 +79,8 @@ Images read_part(const fs::path& folder, const std::string& part) {
     throw ConfigError(fmt::format("{}: {} labels, expected {} as {} has that many images",
                                   labels_path.string(), labels.dimensions[0], images.dimensions[0],
                                   images_path.filename().string()));
-  const auto wrong =
-      std::ranges::find_if(labels.values, [](std::uint8_t label) { return label >= kMnistClasses; });
+  const auto wrong = std::ranges::find_if(
+      labels.values, [](std::uint8_t label) { return label >= kMnistClasses; });
   if (wrong != labels.values.end())
     throw ConfigError(fmt::format("{}: label {} at byte {}, expected 0 to {}", labels_path.string(),
                                   *wrong, 8 + (wrong - labels.values.begin()), kMnistClasses - 1));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -46,8 +47,10 @@ int wait_for(pid_t pid) {
 
 // Between fork and exec only calls that are safe in a signal handler are allowed: this process may
 // have had other threads, which may have held locks.
-[[noreturn]] void guard(int lifeline) {
+[[noreturn]] void guard(int lifeline, int announce) {
   if (setpgid(0, 0) != 0) _exit(1);  // else the last line would kill the launcher's own group
+  const pid_t self = getpid();
+  if (write(announce, &self, sizeof(self)) != static_cast<ssize_t>(sizeof(self))) _exit(1);
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -87,14 +90,23 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+// The guardian is a grandchild that its parent has left: the children of this process are the
+// workers, and nothing else for a user or a tool to mistake for one.
 Crew::Crew() {
   Pipe pipe = make_pipe();
-  guardian_ = fork_or_throw();
-  if (guardian_ == 0) {
+  Pipe announcement = make_pipe();
+  const pid_t parent = fork_or_throw();
+  if (parent == 0) {
+    if (fork() != 0) _exit(0);
     pipe.write = FileDescriptor();
-    guard(pipe.read.get());
+    guard(pipe.read.get(), announcement.write.get());
   }
-  setpgid(guardian_, guardian_);  // both do it: whoever comes first, the group is there from now on
+  wait_for(parent);
+  announcement.write = FileDescriptor();
+  if (read(announcement.read.get(), &guardian_, sizeof(guardian_)) !=
+      static_cast<ssize_t>(sizeof(guardian_)))
+    throw Error("cannot start a process to watch over the workers");
+  guardian_ended_ = open_process(guardian_);
   lifeline_ = std::move(pipe.write);
 }
 
@@ -102,7 +114,8 @@ Crew::~Crew() {
   signal(SIGKILL);
   for (Worker& worker : workers_)
     if (worker.pid > 0) wait_for(worker.pid);
-  wait_for(guardian_);
+  pollfd ended{guardian_ended_.get(), POLLIN, 0};
+  poll(&ended, 1, 1000);
 }
 
 void Crew::start(const WorkerStart& how) {

@@ -68,6 +68,7 @@ class Crew {
   };
 
   pid_t guardian_ = -1;
+  FileDescriptor guardian_ended_;
   FileDescriptor lifeline_;  // closes with this process; the guardian waits for that
   std::vector<Worker> workers_;
 };

@@ -52,9 +52,9 @@ void require_images(const ModelRequest& request, std::int64_t least_side) {
                     request.model, fmt::join(request.sample_shape, ", "),
                     request.sample_shape.size() == 1 ? ": use model 'gpt' for text" : ""));
   if (std::min(request.sample_shape[1], request.sample_shape[2]) < least_side)
-    throw ConfigError(
-        fmt::format("model '{}' needs images of at least {} x {} pixels, these are {} x {}",
-                    request.model, least_side, least_side, request.sample_shape[1], request.sample_shape[2]));
+    throw ConfigError(fmt::format(
+        "model '{}' needs images of at least {} x {} pixels, these are {} x {}", request.model,
+        least_side, least_side, request.sample_shape[1], request.sample_shape[2]));
 }
 
 torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& target) {

@@ -5,7 +5,7 @@ namespace skein {
 namespace {
 
 torch::nn::Conv2d plain_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                       std::int64_t stride) {
+                             std::int64_t stride) {
   return torch::nn::Conv2d(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
@@ -13,11 +13,12 @@ torch::nn::Conv2d plain_conv(std::int64_t in, std::int64_t out, std::int64_t ker
 // relu(branch(x) + shortcut(x)), where the shortcut is x itself unless the shapes differ.
 class ResidualBlockImpl : public torch::nn::Module {
  public:
-  ResidualBlockImpl(torch::nn::Sequential branch, std::int64_t in, std::int64_t out, std::int64_t stride)
+  ResidualBlockImpl(torch::nn::Sequential branch, std::int64_t in, std::int64_t out,
+                    std::int64_t stride)
       : branch_(register_module("branch", std::move(branch))) {
     if (stride == 1 && in == out) return;
-    shortcut_ = register_module(
-        "shortcut", torch::nn::Sequential(plain_conv(in, out, 1, stride), torch::nn::BatchNorm2d(out)));
+    shortcut_ = register_module("shortcut", torch::nn::Sequential(plain_conv(in, out, 1, stride),
+                                                                  torch::nn::BatchNorm2d(out)));
   }
 
   torch::Tensor forward(torch::Tensor x) {
@@ -33,20 +34,22 @@ TORCH_MODULE(ResidualBlock);
 
 // Two 3 × 3 convolutions.
 ResidualBlock basic_block(std::int64_t in, std::int64_t width, std::int64_t stride) {
-  return ResidualBlock(torch::nn::Sequential(plain_conv(in, width, 3, stride), torch::nn::BatchNorm2d(width),
-                                     torch::nn::ReLU(), plain_conv(width, width, 3, 1),
-                                     torch::nn::BatchNorm2d(width)),
-               in, width, stride);
+  return ResidualBlock(
+      torch::nn::Sequential(plain_conv(in, width, 3, stride), torch::nn::BatchNorm2d(width),
+                            torch::nn::ReLU(), plain_conv(width, width, 3, 1),
+                            torch::nn::BatchNorm2d(width)),
+      in, width, stride);
 }
 
 // 1 × 1 down, 3 × 3, 1 × 1 up to four times the width. The stride is in the 3 × 3, as torchvision
 // has it.
 ResidualBlock bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride) {
-  return ResidualBlock(torch::nn::Sequential(
-                   plain_conv(in, width, 1, 1), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
-                   plain_conv(width, width, 3, stride), torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
-                   plain_conv(width, 4 * width, 1, 1), torch::nn::BatchNorm2d(4 * width)),
-               in, 4 * width, stride);
+  return ResidualBlock(
+      torch::nn::Sequential(plain_conv(in, width, 1, 1), torch::nn::BatchNorm2d(width),
+                            torch::nn::ReLU(), plain_conv(width, width, 3, stride),
+                            torch::nn::BatchNorm2d(width), torch::nn::ReLU(),
+                            plain_conv(width, 4 * width, 1, 1), torch::nn::BatchNorm2d(4 * width)),
+      in, 4 * width, stride);
 }
 
 class ResNet : public Model {
@@ -77,8 +80,8 @@ class ResNet : public Model {
 std::shared_ptr<Model> make_resnet18(const ModelRequest& request, SettingsReader& settings) {
   settings.finish("model 'resnet18'");
   require_images(request, 1);
-  torch::nn::Sequential stem(plain_conv(request.sample_shape[0], 64, 3, 1), torch::nn::BatchNorm2d(64),
-                             torch::nn::ReLU());
+  torch::nn::Sequential stem(plain_conv(request.sample_shape[0], 64, 3, 1),
+                             torch::nn::BatchNorm2d(64), torch::nn::ReLU());
   torch::nn::Sequential blocks;
   std::int64_t in = 64;
   for (const std::int64_t width : {64, 128, 256, 512})

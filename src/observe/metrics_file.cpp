@@ -13,10 +13,12 @@ namespace skein {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path)
     : path_(path), file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
-  if (!file_.valid()) throw Error(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+  if (!file_.valid())
+    throw Error(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   const off_t end = ::lseek(file_.get(), 0, SEEK_END);
   char last = '\n';
-  if (end > 0 && ::pread(file_.get(), &last, 1, end - 1) == 1 && last != '\n' && ::write(file_.get(), "\n", 1) != 1)
+  if (end > 0 && ::pread(file_.get(), &last, 1, end - 1) == 1 && last != '\n' &&
+      ::write(file_.get(), "\n", 1) != 1)
     throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
 }
 
@@ -25,7 +27,8 @@ void MetricsFile::write(const nlohmann::json& line) {
   const std::string text = line.dump() + "\n";
   const ssize_t written = ::write(file_.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
-  throw Error(fmt::format("cannot write {}: {}", path_.string(), written < 0 ? std::strerror(errno) : "the disk is full"));
+  throw Error(fmt::format("cannot write {}: {}", path_.string(),
+                          written < 0 ? std::strerror(errno) : "the disk is full"));
 }
 
 }  // namespace skein

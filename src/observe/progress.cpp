@@ -28,25 +28,35 @@ std::size_t columns(std::FILE* out) {
 }  // namespace
 
 ProgressBar::ProgressBar(const Clock& clock, std::FILE* out, bool quiet, std::int64_t log_every)
-    : clock_(clock), out_(out), quiet_(quiet), terminal_(::isatty(::fileno(out)) == 1), log_every_(log_every) {}
+    : clock_(clock),
+      out_(out),
+      quiet_(quiet),
+      terminal_(::isatty(::fileno(out)) == 1),
+      log_every_(log_every) {}
 
 std::string ProgressBar::line(const ProgressFigures& figures, double rate) const {
-  std::string text = fmt::format("{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s  loss {:.4f}  lr {:.3g}",
-                                 100.0 * static_cast<double>(figures.samples) / static_cast<double>(std::max<std::int64_t>(1, figures.total)),
-                                 figures.samples, figures.total, figures.steps, rate, figures.loss, figures.learning_rate);
+  std::string text = fmt::format(
+      "{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s  loss {:.4f}  lr {:.3g}",
+      100.0 * static_cast<double>(figures.samples) /
+          static_cast<double>(std::max<std::int64_t>(1, figures.total)),
+      figures.samples, figures.total, figures.steps, rate, figures.loss, figures.learning_rate);
   if (figures.accuracy >= 0) text += fmt::format("  accuracy {:.2f} %", 100 * figures.accuracy);
   return text;
 }
 
 std::string ProgressBar::bar(const ProgressFigures& figures, double rate) const {
   constexpr std::size_t kWidth = 24;
-  const double part = std::clamp(static_cast<double>(figures.samples) / static_cast<double>(std::max<std::int64_t>(1, figures.total)), 0.0, 1.0);
+  const double part = std::clamp(static_cast<double>(figures.samples) /
+                                     static_cast<double>(std::max<std::int64_t>(1, figures.total)),
+                                 0.0, 1.0);
   const auto filled = static_cast<std::size_t>(part * kWidth);
   std::string text = "[";
   for (std::size_t i = 0; i < kWidth; ++i) text += i < filled ? "=" : i == filled ? ">" : " ";
-  text += fmt::format("] {:>3.0f} %  {:.0f} samples/s  loss {:.3f}", 100 * part, rate, figures.loss);
+  text +=
+      fmt::format("] {:>3.0f} %  {:.0f} samples/s  loss {:.3f}", 100 * part, rate, figures.loss);
   if (figures.accuracy >= 0) text += fmt::format("  acc {:.2f} %", 100 * figures.accuracy);
-  if (rate > 0) text += "  " + remaining(static_cast<double>(figures.total - figures.samples) / rate) + " left";
+  if (rate > 0)
+    text += "  " + remaining(static_cast<double>(figures.total - figures.samples) / rate) + " left";
   return text.substr(0, columns(out_) - 1);
 }
 
@@ -60,11 +70,14 @@ void ProgressBar::update(const ProgressFigures& figures) {
     if (terminal_ || log_every_ != 1) return;
   }
   const bool ended = figures.samples >= figures.total;
-  const bool due = terminal_ ? now - last_ >= kRedraw : log_every_ > 0 ? figures.steps % log_every_ == 0 : now - last_ >= kPlainLine;
+  const bool due = terminal_        ? now - last_ >= kRedraw
+                   : log_every_ > 0 ? figures.steps % log_every_ == 0
+                                    : now - last_ >= kPlainLine;
   if (!due && !ended) return;
   last_ = now;
   const double elapsed = seconds(now - started_);
-  const double rate = elapsed > 0 ? static_cast<double>(figures.samples - first_samples_) / elapsed : 0;
+  const double rate =
+      elapsed > 0 ? static_cast<double>(figures.samples - first_samples_) / elapsed : 0;
   if (terminal_) {
     fmt::print(out_, "\r\x1b[2K{}", bar(figures, rate));
     drawn_ = true;

@@ -20,19 +20,28 @@ std::filesystem::path part_of(const std::filesystem::path& path, int rank) {
   return path.string() + fmt::format(".rank-{}.part", rank);
 }
 
-double microseconds(Time time) { return static_cast<double>(time.time_since_epoch().count()) * 1e-3; }
+double microseconds(Time time) {
+  return static_cast<double>(time.time_since_epoch().count()) * 1e-3;
+}
 
 }  // namespace
 
 const char* lane_name(Lane lane) {
   switch (lane) {
-    case Lane::forward: return "forward";
-    case Lane::backward: return "backward";
-    case Lane::all_reduce: return "all-reduce";
-    case Lane::reduce_scatter: return "reduce-scatter";
-    case Lane::all_gather: return "all-gather";
-    case Lane::update: return "update";
-    case Lane::wait: return "wait";
+    case Lane::forward:
+      return "forward";
+    case Lane::backward:
+      return "backward";
+    case Lane::all_reduce:
+      return "all-reduce";
+    case Lane::reduce_scatter:
+      return "reduce-scatter";
+    case Lane::all_gather:
+      return "all-gather";
+    case Lane::update:
+      return "update";
+    case Lane::wait:
+      return "wait";
   }
   return "?";
 }
@@ -48,7 +57,10 @@ void TraceRecorder::span(Lane lane, std::string_view name, Time begin, Time end)
 void TraceRecorder::write_part(const std::filesystem::path& path) const {
   const std::lock_guard lock(mutex_);
   Json events = Json::array();
-  events.push_back({{"ph", "M"}, {"pid", rank_}, {"name", "process_name"}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  events.push_back({{"ph", "M"},
+                    {"pid", rank_},
+                    {"name", "process_name"},
+                    {"args", {{"name", fmt::format("rank {}", rank_)}}}});
   bool used[std::size(kLanes)] = {};
   for (const Event& event : events_) {
     used[static_cast<std::size_t>(event.lane)] = true;
@@ -63,8 +75,16 @@ void TraceRecorder::write_part(const std::filesystem::path& path) const {
   for (const Lane lane : kLanes) {
     if (!used[static_cast<std::size_t>(lane)]) continue;
     const int tid = static_cast<int>(lane);
-    events.push_back({{"ph", "M"}, {"pid", rank_}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", lane_name(lane)}}}});
-    events.push_back({{"ph", "M"}, {"pid", rank_}, {"tid", tid}, {"name", "thread_sort_index"}, {"args", {{"sort_index", tid}}}});
+    events.push_back({{"ph", "M"},
+                      {"pid", rank_},
+                      {"tid", tid},
+                      {"name", "thread_name"},
+                      {"args", {{"name", lane_name(lane)}}}});
+    events.push_back({{"ph", "M"},
+                      {"pid", rank_},
+                      {"tid", tid},
+                      {"name", "thread_sort_index"},
+                      {"args", {{"sort_index", tid}}}});
   }
   write_whole(part_of(path, rank_), Json{{"dropped", dropped_}, {"events", events}}.dump());
 }
@@ -86,7 +106,10 @@ void TraceRecorder::join_parts(const std::filesystem::path& path, int size) {
   }
   for (auto& event : all)
     if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - earliest;
-  write_whole(path, Json{{"traceEvents", all}, {"displayTimeUnit", "ms"}, {"otherData", {{"dropped_events", dropped}}}}.dump());
+  write_whole(path, Json{{"traceEvents", all},
+                         {"displayTimeUnit", "ms"},
+                         {"otherData", {{"dropped_events", dropped}}}}
+                        .dump());
 }
 
 }  // namespace skein

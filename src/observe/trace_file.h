@@ -19,7 +19,8 @@ class TraceRecorder final : public Trace {
   explicit TraceRecorder(int rank) : rank_(rank) {}
   void span(Lane lane, std::string_view name, Time begin, Time end) override;
 
-  // Writes this worker's part beside `path`. When all workers have done so one of them calls join_parts().
+  // Writes this worker's part beside `path`. When all workers have done so one of them calls
+  // join_parts().
   void write_part(const std::filesystem::path& path) const;
   static void join_parts(const std::filesystem::path& path, int size);
 

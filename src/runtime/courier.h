@@ -1,10 +1,10 @@
 // Runs a worker's loop on real time: the thread that carries messages while the user's thread
 // computes.
 //
-// One thread at a time drives the loop. It is the courier's own while the user's thread computes, and
-// the user's own while that waits: whoever waits carries, so that no wake-up of another thread stands
-// between the last message and the waiting user. Without an event source (a world of one) there is no
-// thread at all and everything runs in the caller's.
+// One thread at a time drives the loop. It is the courier's own while the user's thread computes,
+// and the user's own while that waits: whoever waits carries, so that no wake-up of another thread
+// stands between the last message and the waiting user. Without an event source (a world of one)
+// there is no thread at all and everything runs in the caller's.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,12 @@ class Courier {
   Courier& operator=(const Courier&) = delete;
   ~Courier();  // stops the thread; jobs stay where they are
 
-  // Runs `action` on the loop soon and does not wait for it. `action` must not throw or block. Any thread.
+  // Runs `action` on the loop soon and does not wait for it. `action` must not throw or block. Any
+  // thread.
   void post(std::function<void()> action);
 
-  // Runs `action` at once, while nobody else drives the loop. Any thread, never from inside the loop.
+  // Runs `action` at once, while nobody else drives the loop. Any thread, never from inside the
+  // loop.
   void with_loop(const std::function<void()>& action);
 
   // Runs `task` to its end and returns or throws what it does; also throws what a background task
@@ -42,7 +44,7 @@ class Courier {
 
   Loop& loop_;
   EventSource* events_;
-  std::mutex driving_;             // held by whoever drives the loop
+  std::mutex driving_;               // held by whoever drives the loop
   std::atomic<bool> wanted_{false};  // the user's thread waits: the courier steps back
   std::atomic<bool> stop_{false};
   std::mutex posted_mutex_;

@@ -26,27 +26,41 @@ double quantile(std::vector<double> values, double q) {
   return values[at];
 }
 
-// The slowest worker's time of every round.
-std::vector<double> slowest(World& world, const std::vector<double>& mine) {
-  const auto size = static_cast<std::size_t>(world.size());
-  std::vector<double> all(mine.size() * size);
-  const auto rank = static_cast<std::ptrdiff_t>(world.rank());
-  std::copy(mine.begin(), mine.end(),
-            all.begin() + rank * static_cast<std::ptrdiff_t>(mine.size()));
+// When one round began and ended on this worker, on the clock that all workers of a host share.
+struct Lap {
+  double begin_ms, end_ms;
+};
+
+// From the first worker's begin to the last one's end, of every round. Not the longest of the
+// workers' own times: on a busy host a worker may get a core only when another has ended.
+std::vector<double> whole_rounds(World& world, const std::vector<Lap>& mine, int batch) {
+  const std::size_t rounds = mine.size(), ranks = static_cast<std::size_t>(world.size());
+  std::vector<double> all(2 * rounds * ranks);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const std::size_t at = 2 * (i * ranks + static_cast<std::size_t>(world.rank()));
+    all[at] = mine[i].begin_ms;
+    all[at + 1] = mine[i].end_ms;
+  }
   all = world.sum(all);
-  std::vector<double> out(mine.size());
-  for (std::size_t i = 0; i < all.size(); ++i)
-    out[i % mine.size()] = std::max(out[i % mine.size()], all[i]);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    double begin = all[2 * i * ranks], end = all[2 * i * ranks + 1];
+    for (std::size_t at = 2 * i * ranks; at < 2 * (i + 1) * ranks; at += 2) {
+      begin = std::min(begin, all[at]);
+      end = std::max(end, all[at + 1]);
+    }
+    out.push_back((end - begin) / batch);
+  }
   return out;
 }
 
-double time_ms(World& world, const Contestant& contestant) {
+Lap run_lap(World& world, const Contestant& contestant) {
   if (contestant.prepare) contestant.prepare();
   world.barrier();
   const SteadyClock clock;
   const Time begin = clock.now();
   for (int i = 0; i < contestant.batch; ++i) contestant.run();
-  return milliseconds(clock.now() - begin) / contestant.batch;
+  return {milliseconds(begin.time_since_epoch()), milliseconds(clock.now().time_since_epoch())};
 }
 
 // As rank 0 wants it: all must stop after the same round.
@@ -220,18 +234,18 @@ class Bench {
 
 std::vector<Times> race(World& world, const std::vector<Contestant>& contestants,
                         const Effort& effort) {
-  std::vector<std::vector<double>> mine(contestants.size());
-  for (const Contestant& contestant : contestants) time_ms(world, contestant);
+  std::vector<std::vector<Lap>> laps(contestants.size());
+  for (const Contestant& contestant : contestants) run_lap(world, contestant);
   const SteadyClock clock;
   const Time end = clock.now() + effort.time;
   for (int round = 0;
        round < kFewestRounds || (round < effort.rounds && goes_on(world, clock.now() < end));
        ++round)
     for (std::size_t i = 0; i < contestants.size(); ++i)
-      mine[i].push_back(time_ms(world, contestants[i]));
+      laps[i].push_back(run_lap(world, contestants[i]));
   std::vector<Times> out;
-  for (const auto& times : mine) {
-    const auto whole = slowest(world, times);
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    const auto whole = whole_rounds(world, laps[i], contestants[i].batch);
     out.push_back({static_cast<int>(whole.size()), quantile(whole, 0), quantile(whole, 0.5),
                    quantile(whole, 0.99)});
   }

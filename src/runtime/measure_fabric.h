@@ -22,7 +22,7 @@ struct Contestant {
   std::function<void()> prepare = nullptr;
 };
 
-// Of one run, over all rounds. A round lasts as long as its slowest worker.
+// Of one run, over all rounds. A round lasts from the first worker's begin to the last one's end.
 struct Times {
   int rounds = 0;
   double min_ms = 0, p50_ms = 0, p99_ms = 0;

@@ -9,16 +9,21 @@
 namespace skein {
 namespace {
 
-std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options, const Placement& placement) {
+std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
+                                    const Placement& placement) {
   if (options.fabric != "local")
     throw ConfigError(fmt::format("no fabric '{}' in this build: expected local", options.fabric));
   if (placement.size == 1) return std::make_unique<AloneFabric>(loop);
   if (placement.local_size != placement.size)
-    throw ConfigError(fmt::format("the local fabric joins workers of one host, but only {} of the {} workers that {} "
-                                  "started are here",
-                                  placement.local_size, placement.size, placement.launcher));
+    throw ConfigError(fmt::format(
+        "the local fabric joins workers of one host, but only {} of the {} workers that {} "
+        "started are here",
+        placement.local_size, placement.size, placement.launcher));
   return std::make_unique<LocalFabric>(
-      loop, LocalOptions{placement.run_id, placement.rank, placement.size, options.patience,
+      loop, LocalOptions{placement.run_id,
+                         placement.rank,
+                         placement.size,
+                         options.patience,
                          {options.emulate_bytes_per_second, options.emulate_latency}});
 }
 
@@ -56,7 +61,9 @@ int World::rank() const { return impl_->fabric().rank(); }
 int World::size() const { return impl_->fabric().size(); }
 std::string World::fabric() const { return impl_->fabric().name(); }
 
-void World::barrier() { impl_->courier().wait(impl_->fabric().barrier(Impl::kOwnChannel, impl_->deadline())); }
+void World::barrier() {
+  impl_->courier().wait(impl_->fabric().barrier(Impl::kOwnChannel, impl_->deadline()));
+}
 
 std::vector<double> World::sum(const std::vector<double>& values) {
   // A double travels as three floats, which together hold all its bits; each is summed by itself.
@@ -69,7 +76,8 @@ std::vector<double> World::sum(const std::vector<double>& values) {
       rest -= static_cast<double>(parts[3 * i + k]);
     }
   }
-  impl_->courier().wait(impl_->fabric().all_reduce_small(Impl::kOwnChannel, parts, impl_->deadline()));
+  impl_->courier().wait(
+      impl_->fabric().all_reduce_small(Impl::kOwnChannel, parts, impl_->deadline()));
   std::vector<double> sums(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t k = 3; k-- > 0;) sums[i] += static_cast<double>(parts[3 * i + k]);

@@ -18,7 +18,8 @@ Fusion parse_fusion(std::string_view text) {
   } catch (const ConfigError&) {
   }
   if (bytes == 0)
-    throw ConfigError(fmt::format("strategy.fusion = '{}': expected auto, none or a size such as 25MB", text));
+    throw ConfigError(
+        fmt::format("strategy.fusion = '{}': expected auto, none or a size such as 25MB", text));
   return Fusion::of(bytes);
 }
 

@@ -11,7 +11,7 @@ namespace skein {
 
 // How large buckets are to be. A bucket closes as soon as it has reached its size.
 struct Fusion {
-  std::size_t first_bytes = 1 << 20;       // small, so that the wire is busy early in backward
+  std::size_t first_bytes = 1 << 20;  // small, so that the wire is busy early in backward
   std::size_t bytes = 25 * (1 << 20);
 
   static Fusion none() { return {1, 1}; }  // every tensor by itself

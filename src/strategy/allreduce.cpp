@@ -35,7 +35,10 @@ AllReduce::Options::Options(const std::map<std::string, std::string>& options) {
 }
 
 AllReduce::AllReduce(Worker& worker, Options options)
-    : Strategy(worker), options_(options), plan_(worker.arena(), options_.fusion), table_(worker, kTable) {}
+    : Strategy(worker),
+      options_(options),
+      plan_(worker.arena(), options_.fusion),
+      table_(worker, kTable) {}
 
 std::vector<std::int64_t> AllReduce::split(std::int64_t samples) {
   const auto& speeds = table_.speeds();
@@ -43,7 +46,8 @@ std::vector<std::int64_t> AllReduce::split(std::int64_t samples) {
   auto fresh = proportional_shares(samples, speeds);
   std::int64_t last = 0;
   for (const std::int64_t share : shares_) last += share;
-  if (last != samples || longest(fresh, speeds) < kWorthwhile * longest(shares_, speeds)) shares_ = std::move(fresh);
+  if (last != samples || longest(fresh, speeds) < kWorthwhile * longest(shares_, speeds))
+    shares_ = std::move(fresh);
   return shares_;
 }
 
@@ -72,7 +76,8 @@ Task<> AllReduce::average(int bucket) {
   if (worker_.size() == 1) co_return;
   const Time begin = worker_.loop().now();
   co_await worker_.fabric().all_reduce(kGradients, gradients, worker_.deadline());
-  worker_.trace().span(Lane::all_reduce, fmt::format("bucket {}", bucket), begin, worker_.loop().now());
+  worker_.trace().span(Lane::all_reduce, fmt::format("bucket {}", bucket), begin,
+                       worker_.loop().now());
 }
 
 Task<> AllReduce::end_step(std::int64_t samples) {
@@ -80,7 +85,8 @@ Task<> AllReduce::end_step(std::int64_t samples) {
   table_.record(samples);
   ready_.assign(ready_.size(), true);
   send_ready_buckets();
-  UpdateContext context{.learning_rate = worker_.learning_rate(), .step = worker_.progress.steps + 1};
+  UpdateContext context{.learning_rate = worker_.learning_rate(),
+                        .step = worker_.progress.steps + 1};
   co_await table_.finish();
   const double average = table_.total_weight() > 0 ? 1 / table_.total_weight() : 0;
   context.gradient_scale = static_cast<float>(average);
@@ -103,7 +109,8 @@ double AllReduce::squared_norm_of_sum() const {
     for (int bucket = 0; bucket < plan_.count(); ++bucket) {
       const Range range = plan_.range(bucket);
       const Range mine = shard(range.count, worker_.size(), rank);
-      part += squared_norm(worker_.arena().gradients().at({range.offset + mine.offset, mine.count}));
+      part +=
+          squared_norm(worker_.arena().gradients().at({range.offset + mine.offset, mine.count}));
     }
     total += part;
   }

@@ -1,4 +1,5 @@
-// Synchronous SGD: gradients are averaged over all workers, bucket by bucket, while backward goes on.
+// Synchronous SGD: gradients are averaged over all workers, bucket by bucket, while backward goes
+// on.
 //
 // The average is weighted by samples. Buckets are sent in one fixed order, so that workers whose
 // gradients come in different orders, or not at all, still agree.
@@ -14,9 +15,10 @@ namespace skein {
 class AllReduce final : public Strategy {
  public:
   struct Options {
-    Fusion fusion;         // fusion = auto | none | SIZE
-    bool balance = false;  // shares of the global batch proportional to each worker's measured speed
-    bool overlap = true;   // false: send nothing before backward has ended
+    Fusion fusion;  // fusion = auto | none | SIZE
+    bool balance =
+        false;            // shares of the global batch proportional to each worker's measured speed
+    bool overlap = true;  // false: send nothing before backward has ended
 
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
@@ -40,11 +42,11 @@ class AllReduce final : public Strategy {
   Options options_;
   BucketPlan plan_;
   StepTable table_;
-  bool sending_ = false;              // this step's weight is known
-  int next_ = 0;                      // the bucket to be sent next
+  bool sending_ = false;  // this step's weight is known
+  int next_ = 0;          // the bucket to be sent next
   std::vector<bool> ready_;
-  std::vector<ScopedJob> averages_;         // one per bucket sent in this step
-  std::vector<std::int64_t> shares_;   // the last split, kept while it is good enough
+  std::vector<ScopedJob> averages_;   // one per bucket sent in this step
+  std::vector<std::int64_t> shares_;  // the last split, kept while it is good enough
 };
 
 }  // namespace skein

@@ -25,15 +25,17 @@ double OptionReader::number(const std::string& key, double fallback, double low,
   const std::string value = text(key, fmt::format("{}", fallback));
   double result = 0;
   const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (code != std::errc() || end != value.data() + value.size() || !(result >= low && result <= high))
-    throw ConfigError(fmt::format("strategy.{} = '{}': expected a number from {} to {}", key, value, low, high));
+  if (code != std::errc() || end != value.data() + value.size() ||
+      !(result >= low && result <= high))
+    throw ConfigError(
+        fmt::format("strategy.{} = '{}': expected a number from {} to {}", key, value, low, high));
   return result;
 }
 
 void OptionReader::finish() const {
   if (left_.empty()) return;
-  throw ConfigError(
-      fmt::format("strategy {} has no option '{}': it knows {}", strategy_, left_.begin()->first, known_));
+  throw ConfigError(fmt::format("strategy {} has no option '{}': it knows {}", strategy_,
+                                left_.begin()->first, known_));
 }
 
 }  // namespace skein

@@ -31,7 +31,8 @@ const std::vector<Entry>& entries() {
 const Entry& find(const std::string& name) {
   for (const Entry& candidate : entries())
     if (candidate.name == name) return candidate;
-  throw ConfigError(fmt::format("no strategy '{}': expected one of {}", name, fmt::join(strategy_names(), ", ")));
+  throw ConfigError(
+      fmt::format("no strategy '{}': expected one of {}", name, fmt::join(strategy_names(), ", ")));
 }
 
 }  // namespace
@@ -42,9 +43,12 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
-void check_strategy(const std::string& name, const StrategyOptions& options) { find(name).check(options); }
+void check_strategy(const std::string& name, const StrategyOptions& options) {
+  find(name).check(options);
+}
 
-std::unique_ptr<Strategy> make_strategy(const std::string& name, const StrategyOptions& options, Worker& worker) {
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const StrategyOptions& options,
+                                        Worker& worker) {
   return find(name).make(options, worker);
 }
 

@@ -17,6 +17,7 @@ std::vector<std::string> strategy_names();
 // Checks name and options without making anything. Throws ConfigError that lists what is allowed.
 void check_strategy(const std::string& name, const StrategyOptions& options);
 
-std::unique_ptr<Strategy> make_strategy(const std::string& name, const StrategyOptions& options, Worker& worker);
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const StrategyOptions& options,
+                                        Worker& worker);
 
 }  // namespace skein

@@ -28,29 +28,32 @@ void StepTable::start(std::int64_t samples) {
   if (worker_.size() == 1) reference = samples;
   unit_ = reference > 0 ? static_cast<float>(reference) : 1;
   own_weight_ = static_cast<float>(samples) / unit_;
-  exchange_ =
-      ScopedJob(worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.deadline())));
+  exchange_ = ScopedJob(
+      worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.deadline())));
 }
 
 Task<> StepTable::finish() {
   co_await exchange_->join();
   exchange_ = ScopedJob();
   check_last_step();
-  double total = 0;
+  double weighed = 0, total = 0;
   last_expected_.clear();
   speeds_.clear();
   for (int r = 0; r < worker_.size(); ++r) {
     // Alone, what was computed is known at once.
-    last_expected_.push_back(worker_.size() == 1 ? static_cast<double>(computed_) : cell(r, kExpected));
+    last_expected_.push_back(worker_.size() == 1 ? static_cast<double>(computed_)
+                                                 : cell(r, kExpected));
     total += last_expected_.back();
+    weighed += static_cast<double>(cell(r, kExpected));
     if (const double time = cell(r, kSecondsPerSample); time > 0) speeds_.push_back(1 / time);
     if (cell(r, kStop) > 0) worker_.all_stop = true;
   }
   if (std::ssize(speeds_) != worker_.size()) speeds_.clear();
-  total_weight_ = total / static_cast<double>(unit_);
+  total_weight_ = weighed / static_cast<double>(unit_);
   Progress& progress = worker_.progress;
   progress.samples += std::llround(total);
-  if (progress.reference == 0) progress.reference = std::max<std::int64_t>(1, std::llround(cell(0, kExpected)));
+  if (progress.reference == 0)
+    progress.reference = std::max<std::int64_t>(1, std::llround(cell(0, kExpected)));
 }
 
 void StepTable::check_last_step() {
@@ -61,10 +64,11 @@ void StepTable::check_last_step() {
     if (expected == computed && expected == 0) continue;
     const double mine = expected > 0 ? computed / expected : INFINITY;
     if (ratio >= 0 && mine != ratio)
-      throw ConfigError(
-          fmt::format("step {}: rank {} was expected to compute {} samples and computed {}: the average of the "
-                      "workers was weighted wrongly. Say expect(samples) before backward() when batch sizes change",
-                      worker_.progress.steps, r, expected, computed));
+      throw ConfigError(fmt::format(
+          "step {}: rank {} was expected to compute {} samples and computed {}: the average of the "
+          "workers was weighted wrongly. Say expect(samples) before backward() when batch sizes "
+          "change",
+          worker_.progress.steps, r, expected, computed));
     ratio = mine;
     worker_.progress.samples += std::llround(computed - expected);
   }

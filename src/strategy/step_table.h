@@ -16,9 +16,9 @@ class StepTable {
   // Starts the exchange for a step in which this rank expects to compute `samples`.
   void start(std::int64_t samples);
 
-  // Waits for it. Then weight() and speeds() are those of the step, and global progress is up to date.
-  // Throws ConfigError, on all ranks, if in the step before, samples came out in other proportions
-  // than were announced: that average was weighted wrongly.
+  // Waits for it. Then weight() and speeds() are those of the step, and global progress is up to
+  // date. Throws ConfigError, on all ranks, if in the step before, samples came out in other
+  // proportions than were announced: that average was weighted wrongly.
   Task<> finish();
   bool started() const { return exchange_.valid(); }
 
@@ -37,7 +37,9 @@ class StepTable {
   // One rank's row.
   enum Column : std::size_t { kExpected, kComputed, kSecondsPerSample, kStop, kColumns };
 
-  float& cell(int rank, Column column) { return memory_->span()[static_cast<std::size_t>(rank) * kColumns + column]; }
+  float& cell(int rank, Column column) {
+    return memory_->span()[static_cast<std::size_t>(rank) * kColumns + column];
+  }
   void check_last_step();
 
   Worker& worker_;

@@ -31,8 +31,8 @@ class Strategy {
   // How many of the next global batch's samples each rank should take; the same on all ranks.
   virtual std::vector<std::int64_t> split(std::int64_t samples);
 
-  // A step begins in which this rank will compute `samples` samples: kUnknown if nobody can say yet,
-  // then nothing is sent before end_step.
+  // A step begins in which this rank will compute `samples` samples: kUnknown if nobody can say
+  // yet, then nothing is sent before end_step.
   virtual Task<> begin_step(std::int64_t samples) = 0;
 
   // Ends when forward may read the bucket's parameters.
@@ -42,7 +42,8 @@ class Strategy {
   virtual void gradient_ready(int bucket) = 0;
 
   // Backward has ended; gradients are means over `samples` samples (0: none, and they are zero).
-  // Buckets not reported by now have what gradients they have. When it ends the next step may begin.
+  // Buckets not reported by now have what gradients they have. When it ends the next step may
+  // begin.
   virtual Task<> end_step(std::int64_t samples) = 0;
 
   // Leaves the model that should be evaluated or saved: every update applied, replicas equal.

@@ -28,8 +28,8 @@ struct Meters {
 
 class Worker {
  public:
-  Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate, Trace& trace,
-         Duration patience, double clip)
+  Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate,
+         Trace& trace, Duration patience, double clip)
       : fabric_(fabric),
         arena_(arena),
         optimizer_(optimizer),

@@ -23,10 +23,12 @@ std::vector<GroupRule> groups_of(const Binding& binding, const OptimizerSpec& sp
 std::unique_ptr<Optimizer> make_optimizer(const Binding& binding, const OptimizerSpec& spec) {
   const std::size_t size = binding.arena().size();
   if (spec.kind == OptimizerSpec::Kind::sgd)
-    return std::make_unique<Sgd>(size, SgdOptions{spec.momentum_, spec.weight_decay_, spec.nesterov_},
+    return std::make_unique<Sgd>(size,
+                                 SgdOptions{spec.momentum_, spec.weight_decay_, spec.nesterov_},
                                  groups_of(binding, spec));
-  return std::make_unique<Adamw>(size, AdamwOptions{spec.beta1, spec.beta2, spec.epsilon_, spec.weight_decay_},
-                                 groups_of(binding, spec));
+  return std::make_unique<Adamw>(
+      size, AdamwOptions{spec.beta1, spec.beta2, spec.epsilon_, spec.weight_decay_},
+      groups_of(binding, spec));
 }
 
 }  // namespace
@@ -58,18 +60,22 @@ double Distributed::learning_rate() const { return impl_->worker().learning_rate
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy) {
-  const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_), optimizer.total_samples_);
+  const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
+                          optimizer.total_samples_);
   return Distributed(std::make_unique<Distributed::Impl>(
-      world, module, [&](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
-      optimizer.clip_, strategy));
+      world, module, [&](const Binding& binding) { return make_optimizer(binding, optimizer); },
+      rate, optimizer.clip_, strategy));
 }
 
-Distributed distribute(World& world, torch::nn::Module& module,
-                       const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
-                       double learning_rate, const StrategySpec& strategy) {
+Distributed distribute(
+    World& world, torch::nn::Module& module,
+    const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
+    double learning_rate, const StrategySpec& strategy) {
   return Distributed(std::make_unique<Distributed::Impl>(
       world, module,
-      [&](const Binding& binding) { return std::make_unique<TorchOptimizer>(binding.arena().size(), make); },
+      [&](const Binding& binding) {
+        return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
+      },
       LearningRate(learning_rate, Schedule{}), 0, strategy));
 }
 

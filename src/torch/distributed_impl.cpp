@@ -16,13 +16,15 @@ constexpr double kNewest = 0.3;
 
 }  // namespace
 
-Distributed::Impl::Impl(World& world, torch::nn::Module& module, const MakeOptimizer& make_optimizer,
-                        LearningRate learning_rate, double clip, const StrategySpec& strategy)
+Distributed::Impl::Impl(World& world, torch::nn::Module& module,
+                        const MakeOptimizer& make_optimizer, LearningRate learning_rate,
+                        double clip, const StrategySpec& strategy)
     : world_(world),
       module_(module),
       binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
       optimizer_(make_optimizer(binding_)),
-      worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_, world.impl().options().patience, clip),
+      worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
+              world.impl().options().patience, clip),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       arrivals_(static_cast<std::size_t>(binding_.slots())) {
   start_from_rank_0();
@@ -51,21 +53,28 @@ void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
   const std::size_t bytes = copy.nbytes();
   const auto memory = allocate_on_heap((bytes + sizeof(float) - 1) / sizeof(float));
   std::memcpy(memory->span().data, copy.data_ptr(), bytes);
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().deadline()));
+  courier().wait(
+      fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().deadline()));
   std::memcpy(copy.data_ptr(), memory->span().data, bytes);
   tensor.detach().copy_(copy);
 }
 
 void Distributed::Impl::expect(std::int64_t samples) {
-  if (samples < 0) throw ConfigError(fmt::format("expect({}): expected 0 samples or more", samples));
-  if (begun_) throw ConfigError("expect() came after the first gradient of its step: call it before backward()");
+  if (samples < 0)
+    throw ConfigError(fmt::format("expect({}): expected 0 samples or more", samples));
+  if (begun_)
+    throw ConfigError(
+        "expect() came after the first gradient of its step: call it before backward()");
   expected_ = samples;
   compute_from_ = world_.impl().loop().now();
 }
 
 void Distributed::Impl::accumulate(int backward_passes) {
-  if (backward_passes < 1) throw ConfigError(fmt::format("accumulate({}): expected 1 or more", backward_passes));
-  if (begun_) throw ConfigError("accumulate() came in the middle of a step: call it before the first backward()");
+  if (backward_passes < 1)
+    throw ConfigError(fmt::format("accumulate({}): expected 1 or more", backward_passes));
+  if (begun_)
+    throw ConfigError(
+        "accumulate() came in the middle of a step: call it before the first backward()");
   passes_ = backward_passes;
 }
 
@@ -84,10 +93,12 @@ void Distributed::Impl::on_gradient(int slot) {
   if (before_gradient) before_gradient(slot);
   begin_step_once();
   if (++arrivals_[static_cast<std::size_t>(slot)] > passes_)
-    throw ConfigError(fmt::format("backward pass {} of a step that has {}: the gradient of '{}' may be on its way already. Say "
-                                  "accumulate({}) before, or step() after each",
-                                  arrivals_[static_cast<std::size_t>(slot)], passes_, binding_.names_of_slot(slot).front(),
-                                  arrivals_[static_cast<std::size_t>(slot)]));
+    throw ConfigError(fmt::format(
+        "backward pass {} of a step that has {}: the gradient of '{}' may be on its way already. "
+        "Say "
+        "accumulate({}) before, or step() after each",
+        arrivals_[static_cast<std::size_t>(slot)], passes_, binding_.names_of_slot(slot).front(),
+        arrivals_[static_cast<std::size_t>(slot)]));
   const int bucket = strategy_->plan().bucket_of(slot);
   if (--missing_[static_cast<std::size_t>(bucket)] == 0)
     courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
@@ -130,18 +141,21 @@ void Distributed::Impl::flush() { courier().wait(strategy_->flush()); }
 std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> flat;
-  for (const NamedTensor& each : binding_.float_buffers()) flat.push_back(each.tensor.detach().to(torch::kFloat32).reshape({-1}));
+  for (const NamedTensor& each : binding_.float_buffers())
+    flat.push_back(each.tensor.detach().to(torch::kFloat32).reshape({-1}));
   std::vector<NamedTensor> result;
   if (!flat.empty()) {
     torch::Tensor all = torch::cat(flat).contiguous();
-    courier().wait(fabric().all_reduce(World::Impl::kOwnChannel,
-                                       {all.data_ptr<float>(), static_cast<std::size_t>(all.numel())},
-                                       world_.impl().deadline()));
+    courier().wait(fabric().all_reduce(
+        World::Impl::kOwnChannel, {all.data_ptr<float>(), static_cast<std::size_t>(all.numel())},
+        world_.impl().deadline()));
     if (world_.size() > 1) all.div_(world_.size());
     std::int64_t offset = 0;
     for (const NamedTensor& each : binding_.float_buffers()) {
       const std::int64_t count = each.tensor.numel();
-      result.push_back({each.name, all.narrow(0, offset, count).view(each.tensor.sizes()).to(each.tensor.dtype()).clone()});
+      result.push_back(
+          {each.name,
+           all.narrow(0, offset, count).view(each.tensor.sizes()).to(each.tensor.dtype()).clone()});
       offset += count;
     }
   }
@@ -169,9 +183,11 @@ void Distributed::Impl::verify_replicas() {
   copy(rank_0, mine);
   courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().deadline()));
   for (const Slot& slot : binding_.arena().slots())
-    if (std::memcmp(mine.at(slot.range).data, rank_0.at(slot.range).data, slot.range.count * sizeof(float)) != 0)
-      throw Error(fmt::format("replicas differ after step {}: '{}' of rank {} is not that of rank 0",
-                              worker_.progress.steps, slot.name, world_.rank()));
+    if (std::memcmp(mine.at(slot.range).data, rank_0.at(slot.range).data,
+                    slot.range.count * sizeof(float)) != 0)
+      throw Error(
+          fmt::format("replicas differ after step {}: '{}' of rank {} is not that of rank 0",
+                      worker_.progress.steps, slot.name, world_.rank()));
 }
 
 }  // namespace skein

@@ -63,7 +63,8 @@ TEST_P(Conformance, ReduceScatterLeavesTheSumInOwnShard) {
         co_await fabric.reduce_scatter(0, buffer, soon(fabric));
         const Range mine = shard(count, fabric.size(), fabric.rank());
         for (std::size_t i = mine.offset; i < mine.end(); ++i)
-          if (buffer[i] != total(fabric.size(), i, count)) throw Error("wrong sum at " + std::to_string(i));
+          if (buffer[i] != total(fabric.size(), i, count))
+            throw Error("wrong sum at " + std::to_string(i));
       };
       co_await with_both_memories(fabric, count, test);
     }
@@ -99,7 +100,8 @@ TEST_P(Conformance, AllReduceSumsEverywhere) {
           else
             co_await fabric.all_reduce(3, buffer, soon(fabric));
           for (std::size_t i = 0; i < count; ++i)
-            if (buffer[i] != total(fabric.size(), i, count)) throw Error("wrong sum at " + std::to_string(i));
+            if (buffer[i] != total(fabric.size(), i, count))
+              throw Error("wrong sum at " + std::to_string(i));
         }
       };
       co_await with_both_memories(fabric, count, test);
@@ -111,9 +113,11 @@ TEST_P(Conformance, AllReduceSumsEverywhere) {
 TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     const std::size_t count = 50021;
-    const auto one = fabric.allocate(count), two = fabric.allocate(count), zero = fabric.allocate(count);
+    const auto one = fabric.allocate(count), two = fabric.allocate(count),
+               zero = fabric.allocate(count);
     Rng rng(static_cast<std::uint64_t>(fabric.rank()) + 5);
-    for (std::size_t i = 0; i < count; ++i) one->span()[i] = two->span()[i] = static_cast<float>(rng.normal());
+    for (std::size_t i = 0; i < count; ++i)
+      one->span()[i] = two->span()[i] = static_cast<float>(rng.normal());
     co_await fabric.all_reduce(0, one->span(), soon(fabric));
     co_await fabric.reduce_scatter(0, two->span(), soon(fabric));
     co_await fabric.all_gather(0, two->span(), soon(fabric));
@@ -130,7 +134,8 @@ TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
 TEST_P(Conformance, BroadcastFromEveryRoot) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     for (int root = 0; root < fabric.size(); ++root) {
-      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{200000}}) {
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{200000}}) {
         const auto test = [&](Span buffer) -> Task<> {
           set(buffer, fabric.rank());
           co_await fabric.broadcast(1, buffer, root, soon(fabric));
@@ -194,7 +199,8 @@ TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
     // Each rank starts the channels in another order; on a channel the order is the same.
     for (int c = 0; c < 4; ++c)
       for (int k = (c + fabric.rank()) % 4; k < kOperations; k += 4)
-        tasks.push_back(fabric.all_reduce(k % 4, buffers[static_cast<std::size_t>(k)]->span(), soon(fabric)));
+        tasks.push_back(
+            fabric.all_reduce(k % 4, buffers[static_cast<std::size_t>(k)]->span(), soon(fabric)));
     co_await all_of(fabric.loop(), std::move(tasks));
     for (std::size_t k = 0; k < kOperations; ++k) {
       const Span buffer = buffers[k]->span();
@@ -229,12 +235,14 @@ TEST_P(Conformance, ADeadlineEndsTheWaitAndNamesThePeer) {
       co_await fabric.reduce_scatter(0, buffer->span(), in(fabric, 200ms));
     } catch (const IoError&) {
       const Duration waited = fabric.loop().now() - start;
-      if (waited < 150ms || waited > 1200ms) throw Error("ended after " + std::to_string(seconds(waited)));
+      if (waited < 150ms || waited > 1200ms)
+        throw Error("ended after " + std::to_string(seconds(waited)));
       throw;
     }
   });
   for (int r = 0; r + 1 < size(); ++r) {
-    EXPECT_TRUE(outcomes[static_cast<std::size_t>(r)].io_error) << outcomes[static_cast<std::size_t>(r)].error;
+    EXPECT_TRUE(outcomes[static_cast<std::size_t>(r)].io_error)
+        << outcomes[static_cast<std::size_t>(r)].error;
     EXPECT_GE(outcomes[static_cast<std::size_t>(r)].peer, 0);
   }
 }
@@ -308,11 +316,10 @@ std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, Conformance,
-                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 3, 4, 8)), name_of);
+                         testing::Combine(testing::ValuesIn(worlds()),
+                                          testing::Values(1, 2, 3, 4, 8)),
+                         name_of);
 
 }  // namespace
-
-// Keeps gtest from printing a World as bytes.
-void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
 
 }  // namespace skein::conformance

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,10 @@ namespace skein::conformance {
 // How one rank ended.
 struct Outcome {
   bool ok = false;
-  std::string error;   // what() of what the body threw
+  std::string error;  // what() of what the body threw
   bool io_error = false;
-  int peer = -1;       // IoError's peer
-  int signal = 0;      // killed by
+  int peer = -1;   // IoError's peer
+  int signal = 0;  // killed by
 };
 
 // A rank's part in a test: runs on its own loop. EXPECT_… inside it count.
@@ -29,5 +30,8 @@ struct World {
 };
 
 std::vector<World> worlds();
+
+// Keeps gtest from printing a World as bytes.
+inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
 
 }  // namespace skein::conformance

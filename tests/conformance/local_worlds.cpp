@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "conformance/harness.h"
-#include "runtime/courier.h"
 #include "fabric/local/local_fabric.h"
+#include "runtime/courier.h"
 #include "skein/error.h"
 
 namespace skein::conformance {
@@ -55,9 +55,11 @@ void run_rank(const Body& body, const LocalOptions& options, Report& report) {
 std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& link) {
   static std::atomic<int> runs{0};
   const auto ranks = static_cast<std::size_t>(size);
-  void* memory = ::mmap(nullptr, sizeof(Report) * ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, sizeof(Report) * ranks, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* reports = static_cast<Report*>(memory);
-  const std::string run_id = "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
+  const std::string run_id =
+      "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
@@ -84,8 +86,9 @@ std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& 
 
 std::vector<World> worlds() {
   const LinkEmulation link{1e9, 50us};
-  return {{"local", [](int size, const Body& body) { return run_local(size, body, {}); }},
-          {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); }}};
+  return {
+      {"local", [](int size, const Body& body) { return run_local(size, body, {}); }},
+      {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); }}};
 }
 
 }  // namespace skein::conformance

@@ -34,16 +34,19 @@ void set_gradient(const Arena& arena, Span gradients, int rank, int step) {
 // What one process with the whole batch would do.
 class Reference {
  public:
-  Reference() : arena(kParameters, allocate_on_heap), optimizer(arena.size(), {kMomentum, 0, false}) {}
+  Reference()
+      : arena(kParameters, allocate_on_heap), optimizer(arena.size(), {kMomentum, 0, false}) {}
 
   void step(const std::vector<std::int64_t>& samples, int number, double clip) {
-    const auto total = static_cast<double>(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
+    const auto total =
+        static_cast<double>(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
     const auto memory = allocate_on_heap(arena.size());
     fill(arena.gradients(), 0);
     for (std::size_t r = 0; r < samples.size(); ++r) {
       fill(memory->span(), 0);
       if (samples[r] > 0) set_gradient(arena, memory->span(), static_cast<int>(r), number);
-      axpy(arena.gradients(), static_cast<float>(static_cast<double>(samples[r]) / total), memory->span());
+      axpy(arena.gradients(), static_cast<float>(static_cast<double>(samples[r]) / total),
+           memory->span());
     }
     UpdateContext context{.learning_rate = kRate, .step = number};
     if (clip > 0) context.gradient_scale = clip_scale(squared_norm(arena.gradients()), clip);
@@ -84,7 +87,8 @@ struct Rank {
 void compare(Span got, Span want) {
   for (std::size_t i = 0; i < got.count; ++i)
     if (!(std::abs(got[i] - want[i]) <= 2e-6F * std::max(1.0F, std::abs(want[i]))))
-      throw Error("element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", expected " + std::to_string(want[i]));
+      throw Error("element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", expected " +
+                  std::to_string(want[i]));
 }
 
 Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
@@ -121,7 +125,8 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
         last = own;
         all += std::accumulate(batch.begin(), batch.end(), std::int64_t{0});
         // What was not announced is counted one step late.
-        if ((announced || step < 5) && rank.worker.progress.samples != all) throw Error("wrong global samples");
+        if ((announced || step < 5) && rank.worker.progress.samples != all)
+          throw Error("wrong global samples");
       }
     });
   }
@@ -137,7 +142,9 @@ TEST_P(Strategies, AllReduceWeighsBySamples) {
 }
 
 TEST_P(Strategies, AllReduceTakesRanksWithoutSamples) {
-  equals_reference({}, 0, true, [](int step, int rank) { return (rank + step) % 2 == 0 ? 4 : rank == 0 ? 1 : 0; });
+  equals_reference({}, 0, true, [](int step, int rank) {
+    return (rank + step) % 2 == 0 ? 4 : rank == 0 ? 1 : 0;
+  });
 }
 
 TEST_P(Strategies, AllReduceClipsByTheGlobalNorm) {
@@ -149,7 +156,8 @@ TEST_P(Strategies, AllReduceNeedsNoAnnouncementWhileSharesStayInProportion) {
 }
 
 TEST_P(Strategies, AllReduceWithoutOverlapGivesTheSame) {
-  equals_reference({{"overlap", "false"}}, 0, true, [](int step, int rank) { return 1 + step * rank; });
+  equals_reference({{"overlap", "false"}}, 0, true,
+                   [](int step, int rank) { return 1 + step * rank; });
 }
 
 TEST_P(Strategies, AllReduceRefusesSharesThatDifferFromThoseAnnounced) {
@@ -160,7 +168,8 @@ TEST_P(Strategies, AllReduceRefusesSharesThatDifferFromThoseAnnounced) {
     co_await rank.step(8, 8, 2);
   });
   for (const Outcome& outcome : outcomes)
-    EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 5"), std::string::npos)
+    EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 5"),
+              std::string::npos)
         << outcome.error << " signal " << outcome.signal;
 }
 
@@ -184,7 +193,8 @@ TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
     for (int step = 1; step <= 3; ++step) {
       rank.worker.meters.seconds_per_sample = 1 / speed;
       const auto shares = rank.strategy->split(batch);
-      if (std::accumulate(shares.begin(), shares.end(), std::int64_t{0}) != batch) throw Error("samples were lost");
+      if (std::accumulate(shares.begin(), shares.end(), std::int64_t{0}) != batch)
+        throw Error("samples were lost");
       const std::int64_t own = shares[static_cast<std::size_t>(fabric.rank())];
       if (step > 1 && fabric.size() == 2 && own != (fabric.rank() == 0 ? 16 : 48))
         throw Error("share " + std::to_string(own));
@@ -197,7 +207,8 @@ std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) 
   return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Strategies, testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4)),
+INSTANTIATE_TEST_SUITE_P(Worlds, Strategies,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4)),
                          name_of);
 
 }  // namespace

@@ -77,6 +77,7 @@ class Process {
     pid_ = fork();
     if (pid_ != 0) return;
     setpgid(0, 0);
+    setenv("TMPDIR", folder_.path().c_str(), 1);  // what a failed run keeps goes with the test
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     redirect(folder_ / "out", STDOUT_FILENO);
     redirect(folder_ / "err", STDERR_FILENO);

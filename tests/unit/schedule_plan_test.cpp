@@ -13,7 +13,8 @@ namespace {
 
 Arena arena_of(const std::vector<std::size_t>& counts) {
   std::vector<Arena::Parameter> parameters;
-  for (const std::size_t count : counts) parameters.push_back({fmt::format("p{}", parameters.size()), count});
+  for (const std::size_t count : counts)
+    parameters.push_back({fmt::format("p{}", parameters.size()), count});
   return Arena(parameters, allocate_on_heap);
 }
 
@@ -54,7 +55,8 @@ TEST(BucketPlan, NoFusionIsOneBucketPerParameter) {
 TEST(BucketPlan, FusionIsReadStrictly) {
   EXPECT_EQ(parse_fusion("2MB").bytes, 2'000'000u);
   EXPECT_EQ(parse_fusion("64KB").first_bytes, 64'000u);
-  for (const char* bad : {"", "0", "big", "-1MB"}) EXPECT_THROW(parse_fusion(bad), ConfigError) << bad;
+  for (const char* bad : {"", "0", "big", "-1MB"})
+    EXPECT_THROW(parse_fusion(bad), ConfigError) << bad;
 }
 
 TEST(Shares, EvenOnesDifferByOneAtMost) {

@@ -33,8 +33,9 @@ TEST(Units, RefusesTheRestAndSaysWhatIsAllowed) {
     parse_duration("40");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "'40' is not a duration: expected a number with ns, us, ms, s, m or h, such as 40ms");
+    EXPECT_STREQ(
+        error.what(),
+        "'40' is not a duration: expected a number with ns, us, ms, s, m or h, such as 40ms");
   }
 }
 

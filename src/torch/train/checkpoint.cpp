@@ -22,11 +22,13 @@ constexpr const char* kGenerator = "torch_generator";
 std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, vector] : run.optimizer().state()) {
-    const torch::Tensor flat = torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
+    const torch::Tensor flat =
+        torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
       tensors.push_back({name + "/" + run.binding().names_of_slot(slot).front(),
-                         flat.narrow(0, static_cast<std::int64_t>(range.offset), static_cast<std::int64_t>(range.count))
+                         flat.narrow(0, static_cast<std::int64_t>(range.offset),
+                                     static_cast<std::int64_t>(range.count))
                              .view(run.binding().parameter(slot).sizes())});
     }
   }
@@ -36,7 +38,8 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
 std::vector<NamedTensor> own_tensors(Distributed::Impl& run) {
   std::vector<NamedTensor> tensors;
   for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
-    for (const NamedTensor& each : *buffers) tensors.push_back({"buffer/" + each.name, each.tensor});
+    for (const NamedTensor& each : *buffers)
+      tensors.push_back({"buffer/" + each.name, each.tensor});
   tensors.push_back({kGenerator, at::detail::getDefaultCPUGenerator().get_state()});
   return tensors;
 }
@@ -45,16 +48,19 @@ void copy_all(const fs::path& path, const SafeTensors& file, const std::vector<N
   const torch::NoGradGuard no_grad;
   for (const NamedTensor& each : into) {
     const torch::Tensor* saved = file.find(each.name);
-    if (saved == nullptr || saved->sizes() != each.tensor.sizes() || saved->dtype() != each.tensor.dtype())
-      throw ConfigError(fmt::format("{}: no '{}' of the right shape and type: this is another job's checkpoint",
-                                    path.string(), each.name));
+    if (saved == nullptr || saved->sizes() != each.tensor.sizes() ||
+        saved->dtype() != each.tensor.dtype())
+      throw ConfigError(
+          fmt::format("{}: no '{}' of the right shape and type: this is another job's checkpoint",
+                      path.string(), each.name));
     each.tensor.detach().copy_(*saved);
   }
 }
 
 Json read_state(const fs::path& path) {
   std::ifstream file(path);
-  if (!file) throw ConfigError(fmt::format("cannot read {}: is this a checkpoint folder?", path.string()));
+  if (!file)
+    throw ConfigError(fmt::format("cannot read {}: is this a checkpoint folder?", path.string()));
   try {
     return Json::parse(file);
   } catch (const Json::exception& error) {
@@ -68,8 +74,9 @@ void check_identity(const fs::path& path, const std::map<std::string, std::strin
     const auto found = saved.find(key);
     const std::string before = found == saved.end() ? "" : found->second;
     if (before != value)
-      throw ConfigError(fmt::format("{} was made with {} = {}, this run has {}: a resumed run must be the same job",
-                                    path.string(), key, before, value));
+      throw ConfigError(fmt::format(
+          "{} was made with {} = {}, this run has {}: a resumed run must be the same job",
+          path.string(), key, before, value));
   }
 }
 
@@ -85,7 +92,8 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.is_directory() && samples_of(entry.path()) >= 0) found.push_back(entry.path());
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return samples_of(a) < samples_of(b); });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return samples_of(a) < samples_of(b); });
   return found;
 }
 
@@ -98,7 +106,8 @@ void remove_unfinished(const fs::path& folder) {
 
 }  // namespace
 
-void save_checkpoint(const fs::path& out, Distributed::Impl& run, const TrainingState& state, int keep) {
+void save_checkpoint(const fs::path& out, Distributed::Impl& run, const TrainingState& state,
+                     int keep) {
   World& world = run.world();
   world.impl().board().set_phase(Phase::saving);
   run.flush();
@@ -111,13 +120,17 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
     fs::create_directories(unfinished);
   }
   world.barrier();
-  write_safetensors(unfinished / fmt::format("rank-{}.safetensors", world.rank()), own_tensors(run));
+  write_safetensors(unfinished / fmt::format("rank-{}.safetensors", world.rank()),
+                    own_tensors(run));
   if (world.rank() == 0) {
     write_safetensors(unfinished / "model.safetensors", tensors);
     write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run));
-    const Json json{{"samples", state.progress.samples},   {"steps", state.progress.steps},
-                    {"reference", state.progress.reference}, {"epoch", state.position.epoch},
-                    {"offset", state.position.offset},     {"workers", world.size()},
+    const Json json{{"samples", state.progress.samples},
+                    {"steps", state.progress.steps},
+                    {"reference", state.progress.reference},
+                    {"epoch", state.position.epoch},
+                    {"offset", state.position.offset},
+                    {"workers", world.size()},
                     {"identity", state.identity}};
     write_whole(unfinished / "state.json", json.dump(2) + "\n");
   }
@@ -126,7 +139,8 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
     fs::remove_all(finished);
     fs::rename(unfinished, finished);
     auto all = checkpoints_in(folder);
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) fs::remove_all(all[i]);
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i)
+      fs::remove_all(all[i]);
   }
   world.barrier();
 }
@@ -135,8 +149,9 @@ fs::path newest_checkpoint(const fs::path& folder) {
   if (fs::exists(folder / "state.json")) return folder;
   const auto all = checkpoints_in(folder / "checkpoints");
   if (all.empty())
-    throw ConfigError(fmt::format("--resume {}: no checkpoint there (expected {}/checkpoints/SAMPLES/state.json)",
-                                  folder.string(), folder.string()));
+    throw ConfigError(
+        fmt::format("--resume {}: no checkpoint there (expected {}/checkpoints/SAMPLES/state.json)",
+                    folder.string(), folder.string()));
   return all.back();
 }
 
@@ -154,8 +169,8 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
   }
   check_identity(state_path, state.identity, identity);
   load_into_module(run.module(), read_safetensors(checkpoint / "model.safetensors"));
-  copy_all(checkpoint / "optimizer.safetensors", read_safetensors(checkpoint / "optimizer.safetensors"),
-           optimizer_tensors(run));
+  copy_all(checkpoint / "optimizer.safetensors",
+           read_safetensors(checkpoint / "optimizer.safetensors"), optimizer_tensors(run));
   // With another number of workers nobody can go on with the old ones' own state: the averages do.
   if (json.value("workers", 0) == run.world().size()) {
     const fs::path own = checkpoint / fmt::format("rank-{}.safetensors", run.world().rank());

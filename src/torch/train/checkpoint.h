@@ -1,9 +1,10 @@
 // What a run needs to go on exactly where it stopped.
 //
 //   OUT/checkpoints/SAMPLES/model.safetensors      parameters and averaged buffers
-//                           optimizer.safetensors  optimizer state by parameter: "momentum/fc.weight"
-//                           rank-K.safetensors     worker K's own buffers and random generator
-//                           state.json             progress, data position, the job's identity
+//                           optimizer.safetensors  optimizer state by parameter:
+//                           "momentum/fc.weight" rank-K.safetensors     worker K's own buffers and
+//                           random generator state.json             progress, data position, the
+//                           job's identity
 // A checkpoint folder appears by rename, so one that is there is whole.
 #pragma once
 
@@ -24,10 +25,11 @@ struct TrainingState {
 };
 
 // Writes OUT/checkpoints/SAMPLES and then removes all but the newest `keep`. All workers call it.
-void save_checkpoint(const std::filesystem::path& out, Distributed::Impl& run, const TrainingState& state, int keep);
+void save_checkpoint(const std::filesystem::path& out, Distributed::Impl& run,
+                     const TrainingState& state, int keep);
 
-// The newest checkpoint of the run whose --out was `folder`, or `folder` itself if it is a checkpoint.
-// ConfigError when there is none.
+// The newest checkpoint of the run whose --out was `folder`, or `folder` itself if it is a
+// checkpoint. ConfigError when there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);
 
 // Brings `run` to where the checkpoint was made, on any number of workers, and returns its state.

@@ -45,7 +45,8 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test) {
   model.eval();
   const auto shares = even_shares(test.size(), world.size());
   const auto rank = static_cast<std::size_t>(world.rank());
-  std::int64_t next = std::accumulate(shares.begin(), shares.begin() + world.rank(), std::int64_t{0});
+  std::int64_t next =
+      std::accumulate(shares.begin(), shares.begin() + world.rank(), std::int64_t{0});
   const std::int64_t end = next + shares[rank];
   double loss = 0, correct = 0, predictions = 0;
   while (next < end) {

@@ -4,11 +4,13 @@
 
 namespace skein {
 
-Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed, double slowdown)
+Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
+             double speed, double slowdown)
     : clock_(clock), step_(step), batch_(batch), speed_(speed), slowdown_(slowdown) {
   double total = 0;
   for (const Slot& slot : arena.slots()) total += static_cast<double>(slot.range.count);
-  for (const Slot& slot : arena.slots()) weight_.push_back(static_cast<double>(slot.range.count) / total);
+  for (const Slot& slot : arena.slots())
+    weight_.push_back(static_cast<double>(slot.range.count) / total);
 }
 
 void Pacer::begin(std::int64_t samples) {
@@ -17,8 +19,9 @@ void Pacer::begin(std::int64_t samples) {
   slept_ = Duration(0);
   samples_ = samples;
   done_ = 0;
-  const double per_sample = step_ > Duration(0) ? seconds(step_) / (static_cast<double>(batch_) * speed_)
-                                                : real_per_sample_ * slowdown_;
+  const double per_sample = step_ > Duration(0)
+                                ? seconds(step_) / (static_cast<double>(batch_) * speed_)
+                                : real_per_sample_ * slowdown_;
   target_ = from_seconds(per_sample * static_cast<double>(samples));
 }
 
@@ -35,7 +38,8 @@ void Pacer::gradient_done(int slot) {
 void Pacer::backward_done() {
   if (!active()) return;
   const double real = seconds(clock_.now() - begin_ - slept_) / static_cast<double>(samples_);
-  real_per_sample_ = real_per_sample_ > 0 ? real_per_sample_ + 0.3 * (real - real_per_sample_) : real;
+  real_per_sample_ =
+      real_per_sample_ > 0 ? real_per_sample_ + 0.3 * (real - real_per_sample_) : real;
   if (step_ == Duration(0) && target_ == Duration(0))  // the first: nothing was known when it began
     target_ = from_seconds(real * slowdown_ * static_cast<double>(samples_));
   sleep_until(begin_ + target_);

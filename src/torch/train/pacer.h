@@ -8,18 +8,21 @@
 
 namespace skein {
 
-// A micro-batch takes at least a given time: one third in forward, two thirds in backward, spread over
-// backward in proportion to the parameters whose gradients are done, so that communication can overlap
-// with it as it would on the slower machine. Real computation that takes longer is not shortened.
+// A micro-batch takes at least a given time: one third in forward, two thirds in backward, spread
+// over backward in proportion to the parameters whose gradients are done, so that communication can
+// overlap with it as it would on the slower machine. Real computation that takes longer is not
+// shortened.
 class Pacer {
  public:
-  // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: `slowdown` times what it really takes.
-  Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed, double slowdown);
+  // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: `slowdown` times what it
+  // really takes.
+  Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed,
+        double slowdown);
 
   bool active() const { return step_ > Duration(0) || slowdown_ > 1; }
-  void begin(std::int64_t samples);   // before forward
+  void begin(std::int64_t samples);  // before forward
   void forward_done();
-  void gradient_done(int slot);       // in backward
+  void gradient_done(int slot);  // in backward
   void backward_done();
 
  private:
@@ -35,7 +38,7 @@ class Pacer {
   Duration slept_{};
   double real_per_sample_ = 0;  // smoothed, seconds
   std::int64_t samples_ = 0;
-  double done_ = 0;             // part of backward
+  double done_ = 0;  // part of backward
 };
 
 }  // namespace skein

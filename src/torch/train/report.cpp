@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 double percentile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
   const auto index = static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5);
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index), values.end());
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
+                   values.end());
   return values[index];
 }
 
@@ -23,7 +24,8 @@ double percentile(std::vector<double> values, double part) {
 std::vector<std::vector<double>> gather(World& world, const std::vector<double>& own) {
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<double> all(own.size() * ranks);
-  std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(own.size()) * world.rank());
+  std::copy(own.begin(), own.end(),
+            all.begin() + static_cast<std::ptrdiff_t>(own.size()) * world.rank());
   all = world.sum(all);
   std::vector<std::vector<double>> rows;
   for (std::size_t r = 0; r < ranks; ++r)
@@ -34,13 +36,14 @@ std::vector<std::vector<double>> gather(World& world, const std::vector<double>&
 
 }  // namespace
 
-Json summarise(World& world, const TrainOptions& options, const RunFigures& figures, const Evaluation& evaluation,
-               std::int64_t total_samples, std::int64_t parameters) {
+Json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
+               const Evaluation& evaluation, std::int64_t total_samples, std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
-  const auto rows = gather(world, {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
-                                   seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
-                                   static_cast<double>(figures.bytes_sent), training});
+  const auto rows = gather(
+      world, {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
+              seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
+              static_cast<double>(figures.bytes_sent), training});
   Json workers = Json::array();
   double samples = 0, exposed = 0, bytes = 0, longest = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -66,7 +69,9 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"seconds", longest},
             {"samples_per_second", samples / longest},
             {"iterations", figures.iterations},
-            {"iteration_ms", {{"p50", percentile(figures.iteration_ms, 0.5)}, {"p95", percentile(figures.iteration_ms, 0.95)}}},
+            {"iteration_ms",
+             {{"p50", percentile(figures.iteration_ms, 0.5)},
+              {"p95", percentile(figures.iteration_ms, 0.95)}}},
             {"loss", evaluation.loss},
             {"accuracy", evaluation.accuracy},
             {"bytes_sent", static_cast<std::int64_t>(bytes)},
@@ -88,17 +93,19 @@ std::string summary_text(const Json& summary) {
       "{} on {} worker{}: {} samples in {:.1f} s, {:.0f} samples/s\n"
       "test accuracy {:.2f} %, loss {:.4f}\n"
       "iteration {:.1f} ms (p95 {:.1f} ms), {:.2f} ms of it waiting for communication; {} sent",
-      summary["strategy"].get<std::string>(), summary["workers"].get<int>(), summary["workers"] == 1 ? "" : "s",
-      summary["samples"].get<std::int64_t>(), summary["seconds"].get<double>(),
-      summary["samples_per_second"].get<double>(), 100 * summary["accuracy"].get<double>(),
-      summary["loss"].get<double>(), summary["iteration_ms"]["p50"].get<double>(),
-      summary["iteration_ms"]["p95"].get<double>(), summary["exposed_comm_ms"].get<double>(),
-      print_bytes(summary["bytes_sent"].get<double>()));
+      summary["strategy"].get<std::string>(), summary["workers"].get<int>(),
+      summary["workers"] == 1 ? "" : "s", summary["samples"].get<std::int64_t>(),
+      summary["seconds"].get<double>(), summary["samples_per_second"].get<double>(),
+      100 * summary["accuracy"].get<double>(), summary["loss"].get<double>(),
+      summary["iteration_ms"]["p50"].get<double>(), summary["iteration_ms"]["p95"].get<double>(),
+      summary["exposed_comm_ms"].get<double>(), print_bytes(summary["bytes_sent"].get<double>()));
   if (summary.contains("seconds_to_target"))
-    text += summary["seconds_to_target"].is_null()
-                ? fmt::format("\naccuracy {} was not reached", summary["target_accuracy"].get<double>())
-                : fmt::format("\naccuracy {} reached after {:.1f} s of training", summary["target_accuracy"].get<double>(),
-                              summary["seconds_to_target"].get<double>());
+    text +=
+        summary["seconds_to_target"].is_null()
+            ? fmt::format("\naccuracy {} was not reached", summary["target_accuracy"].get<double>())
+            : fmt::format("\naccuracy {} reached after {:.1f} s of training",
+                          summary["target_accuracy"].get<double>(),
+                          summary["seconds_to_target"].get<double>());
   return text;
 }
 

@@ -15,7 +15,8 @@ namespace skein {
 namespace {
 
 OptimizerSpec optimizer_of(const TrainOptions& options, std::int64_t budget) {
-  OptimizerSpec spec = options.optimizer == "adamw" ? adamw(options.learning_rate) : sgd(options.learning_rate);
+  OptimizerSpec spec =
+      options.optimizer == "adamw" ? adamw(options.learning_rate) : sgd(options.learning_rate);
   return spec.momentum(options.momentum)
       .nesterov(options.nesterov)
       .weight_decay(options.weight_decay)
@@ -26,18 +27,21 @@ OptimizerSpec optimizer_of(const TrainOptions& options, std::int64_t budget) {
 
 std::string joined(const TrainOptions::Settings& settings) {
   std::string text;
-  for (const auto& [key, value] : settings) text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+  for (const auto& [key, value] : settings)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
   return text;
 }
 
 double speed_of(const TrainOptions& options, int rank) {
-  return options.emulate_speeds.empty() ? 1 : options.emulate_speeds[static_cast<std::size_t>(rank)];
+  return options.emulate_speeds.empty() ? 1
+                                        : options.emulate_speeds[static_cast<std::size_t>(rank)];
 }
 
 // How much slower than the fastest, which is as fast as this machine is.
 double slowdown_of(const TrainOptions& options, int rank) {
   if (options.emulate_speeds.empty()) return 1;
-  return *std::max_element(options.emulate_speeds.begin(), options.emulate_speeds.end()) / speed_of(options, rank);
+  return *std::max_element(options.emulate_speeds.begin(), options.emulate_speeds.end()) /
+         speed_of(options, rank);
 }
 
 }  // namespace
@@ -51,24 +55,28 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   budget_ = options.samples > 0 ? options.samples : train_size * options.epochs;
   eval_every_ = options.eval_every > 0 ? options.eval_every : train_size;
   torch::manual_seed(options.seed);
-  model_ = make_model(options.model, data_.train->sample_shape(), data_.train->classes(), options.model_settings);
+  model_ = make_model(options.model, data_.train->sample_shape(), data_.train->classes(),
+                      options.model_settings);
   StrategySpec strategy(options.strategy);
   strategy.options = options.strategy_settings;
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
   batches_ = std::make_unique<GlobalBatches>(static_cast<std::uint32_t>(train_size),
-                                             options.batch * options.accumulate * world.size(), options.seed);
+                                             options.batch * options.accumulate * world.size(),
+                                             options.seed);
   prefetcher_ = std::make_unique<Prefetcher>(data_.train);
   Distributed::Impl& run = run_->impl();
-  pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
-                                   speed_of(options, world.rank()), slowdown_of(options, world.rank()));
+  pacer_ =
+      std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
+                              speed_of(options, world.rank()), slowdown_of(options, world.rank()));
   if (pacer_->active()) run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
   if (!options.trace.empty()) {
     trace_ = std::make_unique<TraceRecorder>(world.rank());
     run.trace_to(trace_.get());
   }
   if (!options.resume.empty()) resume();
-  if (!options.out.empty() && world.rank() == 0) metrics_ = MetricsFile(std::filesystem::path(options.out) / "metrics.jsonl");
+  if (!options.out.empty() && world.rank() == 0)
+    metrics_ = MetricsFile(std::filesystem::path(options.out) / "metrics.jsonl");
   figures_.startup = now() - started;
 }
 
@@ -101,7 +109,8 @@ Trainer::Part Trainer::own_part(const GlobalStep& step) {
   Part part;
   const auto shares = run_->impl().strategy().split(std::ssize(step.indices));
   part.samples = shares[static_cast<std::size_t>(world_.rank())];
-  auto next = step.indices.begin() + std::accumulate(shares.begin(), shares.begin() + world_.rank(), std::int64_t{0});
+  auto next = step.indices.begin() +
+              std::accumulate(shares.begin(), shares.begin() + world_.rank(), std::int64_t{0});
   for (const std::int64_t count : even_shares(part.samples, options_.accumulate)) {
     if (count > 0) part.pieces.emplace_back(next, next + count);
     next += count;
@@ -116,9 +125,9 @@ bool Trainer::at(std::int64_t every, std::int64_t before) const {
 void Trainer::run() {
   if (!options_.quiet && world_.rank() == 0 && done() == 0) {
     const auto parameters = static_cast<double>(run_->impl().binding().arena().size());
-    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples", options_.model,
-                         print_count(parameters), data_.name, world_.size(), world_.size() == 1 ? "" : "s",
-                         options_.strategy, budget_));
+    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples",
+                         options_.model, print_count(parameters), data_.name, world_.size(),
+                         world_.size() == 1 ? "" : "s", options_.strategy, budget_));
   }
   Worker& worker = run_->impl().worker();
   GlobalStep step = next_step(done());
@@ -127,7 +136,8 @@ void Trainer::run() {
     const std::int64_t before = done();
     const Time begin = now();
     worker.wants_to_stop = stop_requested();
-    // Shares may follow measured speeds, so the next step's are only a guess, good for loading early.
+    // Shares may follow measured speeds, so the next step's are only a guess, good for loading
+    // early.
     GlobalStep next = next_step(before + std::ssize(step.indices));
     train_step(own_part(step), own_part(next));
     position_ = step.after;
@@ -158,7 +168,8 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
   const Time begin = now();
   loss_ = 0;
   for (std::size_t i = 0; i < part.pieces.size(); ++i) {
-    const double weight = static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
+    const double weight =
+        static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
     const Indices* next = i + 1 < part.pieces.size() ? &part.pieces[i + 1]
                           : upcoming.pieces.empty()  ? nullptr
                                                      : &upcoming.pieces.front();
@@ -197,7 +208,8 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
 
 void Trainer::log_step() {
   if (std::isnan(loss_) || std::isinf(loss_))
-    throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_, run_->steps()));
+    throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_,
+                            run_->steps()));
   smooth_loss_ = smooth_loss_ < 0 ? loss_ : 0.9 * smooth_loss_ + 0.1 * loss_;
   const Duration exposed = run_->impl().exposed_communication();
   const double accuracy = evaluated_at_ >= 0 ? evaluation_.accuracy : -1;
@@ -218,7 +230,8 @@ void Trainer::evaluate_now() {
   evaluation_ = evaluate(run_->impl(), *model_, *data_.test);
   evaluated_at_ = done();
   figures_.evaluation += now() - begin;
-  if (options_.target_accuracy > 0 && figures_.target_seconds < 0 && evaluation_.accuracy >= options_.target_accuracy)
+  if (options_.target_accuracy > 0 && figures_.target_seconds < 0 &&
+      evaluation_.accuracy >= options_.target_accuracy)
     figures_.target_seconds = seconds(figures_.training);
   metrics_.write({{"kind", "evaluation"},
                   {"step", run_->steps()},
@@ -230,7 +243,8 @@ void Trainer::evaluate_now() {
 
 void Trainer::checkpoint_now() {
   const Time begin = now();
-  save_checkpoint(options_.out, run_->impl(), {run_->impl().worker().progress, position_, identity()},
+  save_checkpoint(options_.out, run_->impl(),
+                  {run_->impl().worker().progress, position_, identity()},
                   options_.keep_checkpoints);
   saved_at_ = done();
   figures_.checkpointing += now() - begin;
@@ -241,7 +255,8 @@ void Trainer::report() {
   figures_.exposed = run.exposed_communication();
   figures_.bytes_sent = world_.impl().fabric().bytes_sent();
   std::int64_t parameters = 0;
-  for (const Slot& slot : run.binding().arena().slots()) parameters += static_cast<std::int64_t>(slot.range.count);
+  for (const Slot& slot : run.binding().arena().slots())
+    parameters += static_cast<std::int64_t>(slot.range.count);
   const auto summary = summarise(world_, options_, figures_, evaluation_, done(), parameters);
   if (!options_.out.empty()) run_->save(options_.out + "/model.safetensors");
   if (trace_) {

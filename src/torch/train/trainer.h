@@ -74,7 +74,7 @@ class Trainer {
   GlobalBatches::Position position_;  // of the last step that is over
   Evaluation evaluation_;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
-  double loss_ = 0;       // of this worker's last step
+  double loss_ = 0;  // of this worker's last step
   double smooth_loss_ = -1;
   Duration logged_exposed_{};
 };
