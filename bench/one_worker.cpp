@@ -22,7 +22,7 @@ struct Case {
   std::int64_t batch;
   int steps, rounds;  // a round times that many steps of each loop
 };
-constexpr Case kCases[] = {{"mlp", 32, 20, 120}, {"resnet18", 8, 1, 60}};
+constexpr Case kCases[] = {{"mlp", 32, 4, 400}, {"resnet18", 8, 1, 50}};
 
 struct Batch {
   torch::Tensor input, target;

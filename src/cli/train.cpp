@@ -81,6 +81,12 @@ int run_worker(const TrainOptions& options, const Placement& placement) {
 void add_train(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("train", "train a model with a strategy");
   command.footer(
+      "Settings (--set):\n"
+      "  strategy.fusion=auto|none|SIZE  strategy.balance=true|false  strategy.overlap=true|false\n"
+      "  model.width=N  model.depth=N (mlp, gpt)  model.width=N (cnn)  model.heads=N  "
+      "model.tied=true|false (gpt)\n"
+      "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "
+      "(text)\n\n"
       "Example: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
       "out/first");
   auto reader = std::make_shared<TrainOptionReader>(command);

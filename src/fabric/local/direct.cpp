@@ -40,8 +40,8 @@ class LocalFabric::Staged {
 Task<> LocalFabric::offer(const Operation& operation, Kind kind, Span shared, int root) {
   Desk& desk = own().header().desks[operation.channel];
   const std::uint64_t round = operation.sequence + 1;
-  desk.offers[round % 2] = {static_cast<std::uint64_t>(kind), own().offset_of(shared.data), shared.count,
-                            static_cast<std::uint64_t>(root)};
+  desk.offers[round % 2] = {static_cast<std::uint64_t>(kind), own().offset_of(shared.data),
+                            shared.count, static_cast<std::uint64_t>(root)};
   desk.offered.store(round, std::memory_order_release);
   ring_all();
   for (int peer = 0; peer < size(); ++peer) {
@@ -53,7 +53,8 @@ Task<> LocalFabric::offer(const Operation& operation, Kind kind, Span shared, in
 }
 
 template <typename Work>
-Task<> LocalFabric::direct(const Operation& operation, Kind kind, Span buffer, int root, Work work) {
+Task<> LocalFabric::direct(const Operation& operation, Kind kind, Span buffer, int root,
+                           Work work) {
   Staged staged(*this, buffer);
   co_await offer(operation, kind, staged.span(), root);
   work(staged.span());
@@ -68,10 +69,11 @@ Task<> LocalFabric::direct(const Operation& operation, Kind kind, Span buffer, i
   staged.finish();
 }
 
-// There are two copies, used alternately. One is written again only in the round after the next, and
-// that begins when all peers have offered the next: by then they are done with this one.
+// There are two copies, used alternately. One is written again only in the round after the next,
+// and that begins when all peers have offered the next: by then they are done with this one.
 template <typename Work>
-Task<> LocalFabric::direct_small(const Operation& operation, Kind kind, Span buffer, int root, Work work) {
+Task<> LocalFabric::direct_small(const Operation& operation, Kind kind, Span buffer, int root,
+                                 Work work) {
   Span& copies = small_copies_[static_cast<std::size_t>(operation.channel)];
   if (copies.count == 0) copies = own().allocate(2 * kSmall);
   const Span mine = copies.at({operation.sequence % 2 * kSmall, buffer.count});
@@ -81,20 +83,24 @@ Task<> LocalFabric::direct_small(const Operation& operation, Kind kind, Span buf
 }
 
 // Every rank compares with every other, so a mismatch is an error on all of them.
-void LocalFabric::check_offer(const Operation& operation, int peer, Kind kind, std::size_t count, int root) {
-  const Offer& offer = segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
+void LocalFabric::check_offer(const Operation& operation, int peer, Kind kind, std::size_t count,
+                              int root) {
+  const Offer& offer =
+      segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
   if (offer.kind == static_cast<std::uint64_t>(kind) && offer.count == count &&
       offer.root == static_cast<std::uint64_t>(root))
     return;
-  throw IoError(fmt::format("{}: ranks disagree: rank {} has {} elements (kind {}, root {}), rank {} has {} "
-                            "elements (kind {}, root {})",
-                            describe(operation), rank(), count, static_cast<int>(kind), root, peer, offer.count,
-                            offer.kind, offer.root),
-                peer);
+  throw IoError(
+      fmt::format("{}: ranks disagree: rank {} has {} elements (kind {}, root {}), rank {} has {} "
+                  "elements (kind {}, root {})",
+                  describe(operation), rank(), count, static_cast<int>(kind), root, peer,
+                  offer.count, offer.kind, offer.root),
+      peer);
 }
 
 Span LocalFabric::offered_by(int peer, const Operation& operation, std::size_t count) {
-  const Offer& offer = segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
+  const Offer& offer =
+      segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
   return {segment(peer).at(offer.offset), count};
 }
 
@@ -118,8 +124,9 @@ void LocalFabric::sum_all_shards(const Operation& operation, Span buffer) {
     sum_part(operation, buffer, owner, shard(buffer.count, size(), owner));
 }
 
-// Sums the own shard and writes the result into all buffers: only this rank touches this shard of any
-// of them until all have finished. Block by block, so that what is written is still in the cache.
+// Sums the own shard and writes the result into all buffers: only this rank touches this shard of
+// any of them until all have finished. Block by block, so that what is written is still in the
+// cache.
 void LocalFabric::sum_and_hand_out(const Operation& operation, Span buffer) {
   constexpr std::size_t kBlock = 4096;
   const Range whole = shard(buffer.count, size(), rank());
@@ -167,7 +174,8 @@ Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer) {
 }
 
 Task<> LocalFabric::run_all_reduce_small(const Operation& operation, Span buffer) {
-  return options_.link.on() ? Fabric::run_all_reduce_small(operation, buffer) : run_all_reduce(operation, buffer);
+  return options_.link.on() ? Fabric::run_all_reduce_small(operation, buffer)
+                            : run_all_reduce(operation, buffer);
 }
 
 Task<> LocalFabric::run_broadcast(const Operation& operation, Span buffer, int root) {

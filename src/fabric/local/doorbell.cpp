@@ -26,11 +26,12 @@ void Doorbell::relax() {
 
 void ring(Header& header) {
   header.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  // Whoever takes the mark wakes all sleepers: a woken one that has yet to get a core costs no second
-  // system call.
+  // Whoever takes the mark wakes all sleepers: a woken one that has yet to get a core costs no
+  // second system call.
   if (header.sleepers.load(std::memory_order_seq_cst) != 0 &&
       header.sleepers.exchange(0, std::memory_order_seq_cst) != 0)
-    ::syscall(SYS_futex, word(header.doorbell), FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+    ::syscall(SYS_futex, word(header.doorbell), FUTEX_WAKE, std::numeric_limits<int>::max(),
+              nullptr, nullptr, 0);
 }
 
 std::uint32_t Doorbell::poll() {
@@ -44,9 +45,9 @@ std::uint32_t Doorbell::poll() {
   return ticket;
 }
 
-// Spins only as long as that has paid lately, so that a host with more workers than cores learns not
-// to. Now and then it tries again: two workers that have both taken to sleeping wake each other too
-// late for short spins to ever pay.
+// Spins only as long as that has paid lately, so that a host with more workers than cores learns
+// not to. Now and then it tries again: two workers that have both taken to sleeping wake each other
+// too late for short spins to ever pay.
 Duration Doorbell::next_spin() {
   constexpr unsigned kTryEvery = 32;
   if (waits_.fetch_add(1, std::memory_order_relaxed) % kTryEvery == 0) return kMostSpin;

@@ -15,7 +15,8 @@ struct LinkEmulation {
 
   bool on() const { return bytes_per_second > 0 || latency.count() > 0; }
   Duration transfer(std::size_t bytes) const {
-    return bytes_per_second > 0 ? from_seconds(static_cast<double>(bytes) / bytes_per_second) : Duration(0);
+    return bytes_per_second > 0 ? from_seconds(static_cast<double>(bytes) / bytes_per_second)
+                                : Duration(0);
   }
 };
 

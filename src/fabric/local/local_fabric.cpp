@@ -40,15 +40,17 @@ struct LocalFabric::PeerState {
   FileDescriptor pidfd;
   bool dead = false;
   std::array<std::uint64_t, kChannels> received{};
-  std::array<std::vector<std::unique_ptr<Memory>>, kChannels> staged;  // copies of what is being sent
+  std::array<std::vector<std::unique_ptr<Memory>>, kChannels>
+      staged;  // copies of what is being sent
 };
 
 // Finds the other workers; fills `peers` on the way.
-std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(const LocalOptions& options, local::Segment& own,
-                                                      std::vector<std::unique_ptr<PeerState>>& peers) {
+std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(
+    const LocalOptions& options, local::Segment& own,
+    std::vector<std::unique_ptr<PeerState>>& peers) {
   if (options.size > local::kMostRanks)
-    throw ConfigError(fmt::format("{} workers on one host: the local fabric takes at most {}", options.size,
-                                  local::kMostRanks));
+    throw ConfigError(fmt::format("{} workers on one host: the local fabric takes at most {}",
+                                  options.size, local::kMostRanks));
   auto met = local::meet(options.run_id, options.rank, options.size, own.fd(),
                          SteadyClock().now() + options.join_timeout);
   std::vector<std::shared_ptr<local::Segment>> segments;
@@ -116,8 +118,8 @@ std::string LocalFabric::trouble_with(int peer, bool look) {
   return other.dead ? fmt::format("which died (process {})", other.pid) : "";
 }
 
-Task<> LocalFabric::wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter,
-                             std::uint64_t value) {
+Task<> LocalFabric::wait_for(const Operation& operation, int peer,
+                             const std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   const auto reached = [&] { return counter.load(std::memory_order_acquire) >= value; };
   if (reached() || doorbell_.briefly(reached)) co_return;
   if (observer()) observer()->waiting(operation.name, peer);
@@ -130,9 +132,12 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, const std::at
     const std::string trouble = trouble_with(peer, look);
     if (reached()) break;  // also if that was its last act
     if (!trouble.empty())
-      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble), peer);
+      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
+                    peer);
     if (now >= operation.deadline)
-      throw IoError(fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer), peer);
+      throw IoError(
+          fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer),
+          peer);
     co_await doorbell_.bell().wait(operation.deadline);
     if (reached()) break;
   }
@@ -143,7 +148,8 @@ Task<> LocalFabric::start_send(const Operation& operation, int peer, Span data) 
   const auto channel = static_cast<std::size_t>(operation.channel);
   Mailbox& box = own().header().mail[peer][channel];
   const std::uint64_t number = box.posted.load(std::memory_order_relaxed);
-  if (number >= local::kMailDepth) co_await wait_for(operation, peer, box.taken, number - local::kMailDepth + 1);
+  if (number >= local::kMailDepth)
+    co_await wait_for(operation, peer, box.taken, number - local::kMailDepth + 1);
   if (!own().contains(data.data, data.bytes())) {
     auto& copies = state(peer).staged[channel];
     copies.push_back(allocate(data.count));
@@ -173,14 +179,16 @@ Task<> LocalFabric::receive_into(const Operation& operation, int peer, Span into
   co_await wait_for(operation, peer, box.posted, number + 1);
   const Letter letter = box.letters[number % local::kMailDepth];
   if (letter.count != into.count) {
-    const std::string text = fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
-                                         peer, letter.count, rank(), into.count);
+    const std::string text =
+        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation), peer,
+                    letter.count, rank(), into.count);
     fail(text);
     throw IoError(text, peer);
   }
   if (options_.link.on()) {
     const Time first_byte = Time(Duration(letter.left_at_ns)) + options_.link.latency;
-    const Time complete = ingress_.pass(first_byte, into.bytes()) + options_.link.transfer(into.bytes());
+    const Time complete =
+        ingress_.pass(first_byte, into.bytes()) + options_.link.transfer(into.bytes());
     if (complete > loop().now()) co_await loop().sleep_until(complete);
   }
   const Span sent{segment(peer).at(letter.offset), into.count};

@@ -1,9 +1,9 @@
 // The fabric of worker processes on one host.
 //
 // Arenas lie in shared memory, so collectives read peers' memory directly: a reduce-scatter is one
-// pass over the peers' shards, an all-reduce writes its result straight into the peers' buffers. With
-// an emulated link it behaves like hosts on a network instead: collectives run on messages, whose
-// arrival the link delays.
+// pass over the peers' shards, an all-reduce writes its result straight into the peers' buffers.
+// With an emulated link it behaves like hosts on a network instead: collectives run on messages,
+// whose arrival the link delays.
 #pragma once
 
 #include <array>
@@ -56,8 +56,9 @@ class LocalFabric final : public Fabric {
   struct PeerState;
 
   LocalFabric(Loop& loop, const LocalOptions& options, local::Segment own_segment);
-  static std::vector<std::shared_ptr<local::Segment>> meet_and_map(const LocalOptions& options, local::Segment& own,
-                                                  std::vector<std::unique_ptr<PeerState>>& peers);
+  static std::vector<std::shared_ptr<local::Segment>> meet_and_map(
+      const LocalOptions& options, local::Segment& own,
+      std::vector<std::unique_ptr<PeerState>>& peers);
 
   local::Segment& own() { return *segments_[static_cast<std::size_t>(options_.rank)]; }
   local::Segment& segment(int rank) { return *segments_[static_cast<std::size_t>(rank)]; }
@@ -68,10 +69,11 @@ class LocalFabric final : public Fabric {
   std::string trouble_with(int peer, bool look);
 
   // Waits until `counter`, which `peer` raises, has reached `value`.
-  Task<> wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter, std::uint64_t value);
+  Task<> wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter,
+                  std::uint64_t value);
 
-  // A collective on shared memory: offer `buffer`, wait for all offers, `work`, wait until all are done.
-  // A small one offers a copy instead, and then need not wait until all are done.
+  // A collective on shared memory: offer `buffer`, wait for all offers, `work`, wait until all are
+  // done. A small one offers a copy instead, and then need not wait until all are done.
   template <typename Work>
   Task<> direct(const Operation& operation, Kind kind, Span buffer, int root, Work work);
   template <typename Work>

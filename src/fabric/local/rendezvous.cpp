@@ -95,23 +95,28 @@ std::vector<FileDescriptor> receive_message(int socket, void* data, std::size_t 
     for (int number : numbers) fds.emplace_back(number);
   }
   if (got != static_cast<ssize_t>(bytes))
-    throw IoError("meeting of the workers: the other side closed the connection (it failed or was refused)");
+    throw IoError(
+        "meeting of the workers: the other side closed the connection (it failed or was refused)");
   return fds;
 }
 
 void check_user(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) fail("SO_PEERCRED");
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
+    fail("SO_PEERCRED");
   if (credentials.uid != ::getuid())
-    throw IoError(fmt::format("meeting of the workers: a process of user {} tried to join", credentials.uid));
+    throw IoError(
+        fmt::format("meeting of the workers: a process of user {} tried to join", credentials.uid));
 }
 
-Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size, const std::vector<Peer>& known) {
+Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size,
+                 const std::vector<Peer>& known) {
   if (hello.magic != kMagic)
     throw IoError("meeting of the workers: a worker of another version of Skein tried to join");
   if (hello.size != static_cast<std::uint32_t>(size) || hello.rank >= hello.size)
-    throw ConfigError(fmt::format("rank {} was started for {} workers, rank 0 for {}", hello.rank, hello.size, size));
+    throw ConfigError(fmt::format("rank {} was started for {} workers, rank 0 for {}", hello.rank,
+                                  hello.size, size));
   if (known[hello.rank].segment.valid())
     throw ConfigError(fmt::format("two workers say they are rank {}", hello.rank));
   if (fds.size() != 1) throw IoError("meeting of the workers: a worker brought no shared memory");
@@ -121,7 +126,8 @@ Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size, 
 std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadline deadline) {
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.valid()) fail("socket");
-  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) != 0)
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) !=
+      0)
     fail("bind (is another run with this id alive?)");
   if (::listen(listener.get(), size) != 0) fail("listen");
   std::vector<Peer> peers(static_cast<std::size_t>(size));
@@ -133,7 +139,8 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
       std::vector<int> missing;
       for (int r = 1; r < size; ++r)
         if (!peers[static_cast<std::size_t>(r)].segment.valid()) missing.push_back(r);
-      throw IoError(fmt::format("rank {} did not join the run in time", fmt::join(missing, ", ")), missing.front());
+      throw IoError(fmt::format("rank {} did not join the run in time", fmt::join(missing, ", ")),
+                    missing.front());
     }
     FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.valid()) fail("accept");
@@ -156,11 +163,14 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
   return peers;
 }
 
-std::vector<Peer> visit(const Address& address, int rank, int size, int segment_fd, Deadline deadline) {
+std::vector<Peer> visit(const Address& address, int rank, int size, int segment_fd,
+                        Deadline deadline) {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) fail("socket");
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) != 0) {
-    if (errno != ECONNREFUSED && errno != ENOENT && errno != EAGAIN && errno != EINTR) fail("connect");
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value),
+                   address.length) != 0) {
+    if (errno != ECONNREFUSED && errno != ENOENT && errno != EAGAIN && errno != EINTR)
+      fail("connect");
     if (SteadyClock().now() >= deadline) throw IoError("rank 0 did not open the run in time", 0);
     std::this_thread::sleep_for(5ms);
   }
@@ -169,10 +179,12 @@ std::vector<Peer> visit(const Address& address, int rank, int size, int segment_
                     static_cast<std::uint32_t>(::getpid())};
   send_message(socket.get(), &hello, sizeof(hello), {segment_fd});
   while (!readable(socket.get(), deadline))
-    if (SteadyClock().now() >= deadline) throw IoError("the run did not become complete in time", 0);
+    if (SteadyClock().now() >= deadline)
+      throw IoError("the run did not become complete in time", 0);
   std::vector<int> pids(static_cast<std::size_t>(size));
   auto fds = receive_message(socket.get(), pids.data(), pids.size() * sizeof(int));
-  if (fds.size() != pids.size()) throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
+  if (fds.size() != pids.size())
+    throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
   std::vector<Peer> peers;
   for (std::size_t r = 0; r < pids.size(); ++r) peers.push_back({std::move(fds[r]), pids[r]});
   return peers;
@@ -180,7 +192,8 @@ std::vector<Peer> visit(const Address& address, int rank, int size, int segment_
 
 }  // namespace
 
-std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd, Deadline deadline) {
+std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
+                       Deadline deadline) {
   const Address address = address_of(run_id);
   return rank == 0 ? host(address, size, segment_fd, deadline)
                    : visit(address, rank, size, segment_fd, deadline);

@@ -1,5 +1,5 @@
-// How the workers of one host find each other: rank 0 listens on an abstract Unix socket named after
-// the run, the others bring their shared memory and get everybody's.
+// How the workers of one host find each other: rank 0 listens on an abstract Unix socket named
+// after the run, the others bring their shared memory and get everybody's.
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@ struct Peer {
 // Blocks until all `size` workers of `run_id` have met; returns them in order of rank, the caller
 // included. Only processes of the same user are admitted. Throws IoError, naming the missing ranks,
 // when `deadline` passes first.
-std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd, Deadline deadline);
+std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
+                       Deadline deadline);
 
 }  // namespace skein::local

@@ -37,7 +37,8 @@ std::size_t block_size(std::size_t count) {
 }  // namespace
 
 Segment Segment::create() {
-  static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "atomics are shared between processes");
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
+                "atomics are shared between processes");
   FileDescriptor fd(::memfd_create("skein", MFD_CLOEXEC));
   if (!fd.valid()) fail("memfd_create");
   const std::size_t bytes = address_space();
@@ -54,7 +55,8 @@ Segment Segment::map(FileDescriptor fd) {
 }
 
 Segment::Segment(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
+  void* base =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
   if (base == MAP_FAILED) fail("mmap");
   base_ = static_cast<std::byte*>(base);
   used_ = (sizeof(Header) + kPage - 1) / kPage * kPage;
@@ -90,7 +92,8 @@ Span Segment::allocate(std::size_t count) {
     return memory;
   }
   if (size > bytes_ - used_)
-    throw Error(fmt::format("shared memory: no room for {} bytes, {} of {} are in use", size, used_, bytes_));
+    throw Error(fmt::format("shared memory: no room for {} bytes, {} of {} are in use", size, used_,
+                            bytes_));
   const Span memory{at(used_), count};
   used_ += size;
   return memory;

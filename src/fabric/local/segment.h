@@ -44,8 +44,9 @@ struct Offer {
   std::uint64_t root;
 };
 struct Desk {
-  std::atomic<std::uint64_t> offered;   // collectives offered so far
-  std::atomic<std::uint64_t> finished;  // collectives in which this worker is done with peers' memory
+  std::atomic<std::uint64_t> offered;  // collectives offered so far
+  std::atomic<std::uint64_t>
+      finished;  // collectives in which this worker is done with peers' memory
   Offer offers[2];
 };
 
@@ -56,7 +57,7 @@ struct Header {
   std::atomic<std::uint32_t> doorbell;  // a futex: rises with everything that may concern the owner
   std::atomic<std::uint32_t> sleepers;  // not 0: a thread may sleep on it
   std::atomic<Presence> presence;
-  char failure[500];                    // written before presence becomes failed
+  char failure[500];  // written before presence becomes failed
   Desk desks[kChannels];
   Mailbox mail[kMostRanks][kChannels];  // to each rank, on each channel
 };
@@ -64,8 +65,8 @@ struct Header {
 // One mapped segment, ours or a peer's.
 class Segment {
  public:
-  static Segment create();                              // a new one, empty
-  static Segment map(FileDescriptor fd);                // a peer's
+  static Segment create();                // a new one, empty
+  static Segment map(FileDescriptor fd);  // a peer's
   Segment(Segment&&) noexcept;
   Segment& operator=(Segment&&) = delete;
   ~Segment();

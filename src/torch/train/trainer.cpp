@@ -265,7 +265,8 @@ void Trainer::report() {
     if (world_.rank() == 0) TraceRecorder::join_parts(options_.trace, world_.size());
   }
   if (world_.rank() != 0) return;
-  bar_.say(summary_text(summary));
+  fmt::print("{}\n", summary_text(summary));
+  std::fflush(stdout);
   if (!options_.json.empty()) {
     auto json = summary;
     json["command"] = options_.command;
