@@ -33,6 +33,7 @@ void Courier::post(std::function<void()> action) {
     has_posted_.store(true, std::memory_order_release);
   }
   if (events_) {
+    wanted_.notify_all();
     events_->wake();
     return;
   }
@@ -94,9 +95,12 @@ void Courier::wait(Task<> task) {
   const bool more = loop_.busy();
   wanted_ = false;
   lock.unlock();
-  wanted_.notify_all();
-  // The courier may sleep until a time it chose before this wait began.
-  if (events_ && more) events_->wake();
+  // An idle courier sleeps on until something is posted. Otherwise it may sleep until a time that
+  // it chose before this wait began.
+  if (events_ && more) {
+    wanted_.notify_all();
+    events_->wake();
+  }
   if (failure) std::rethrow_exception(failure);
   job.rethrow();
 }
