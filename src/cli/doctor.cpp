@@ -12,7 +12,7 @@
 #include "launch/environment.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
-#include "torch/train/version.h"
+#include "train/version.h"
 
 namespace skein {
 namespace {

@@ -11,7 +11,7 @@
 #include "launch/environment.h"
 #include "launch/launcher.h"
 #include "skein/error.h"
-#include "torch/train/train.h"
+#include "train/train.h"
 
 namespace skein {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/options.h"
-#include "torch/train/options.h"
+#include "train/options.h"
 
 namespace skein {
 

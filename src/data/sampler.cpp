@@ -43,12 +43,4 @@ std::span<const std::uint32_t> GlobalBatches::next(std::int64_t limit) {
   return batch;
 }
 
-Share even_share(std::int64_t samples, int workers, int rank) {
-  SKEIN_CHECK(samples >= 0 && workers > 0 && rank >= 0 && rank < workers,
-              "share of rank {} of {} in {} samples", rank, workers, samples);
-  const std::int64_t each = samples / workers;
-  const std::int64_t longer = samples % workers;
-  return {rank * each + std::min<std::int64_t>(rank, longer), each + (rank < longer ? 1 : 0)};
-}
-
 }  // namespace skein

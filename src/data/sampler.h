@@ -46,16 +46,4 @@ class GlobalBatches {
   std::vector<std::uint32_t> order_;
 };
 
-// A worker's part of a global batch.
-struct Share {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-
-  bool operator==(const Share&) const = default;
-};
-
-// As equal as whole samples allow: the first `samples % workers` ranks get one more.
-// Requires samples >= 0 and 0 <= rank < workers.
-Share even_share(std::int64_t samples, int workers, int rank);
-
 }  // namespace skein

@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "core/check.h"
 
 namespace skein {
+
+Share share_of(const std::vector<std::int64_t>& counts, int rank) {
+  SKEIN_CHECK(rank >= 0 && rank < std::ssize(counts), "rank {} of {}", rank, counts.size());
+  return {std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0}),
+          counts[static_cast<std::size_t>(rank)]};
+}
 
 std::vector<std::int64_t> even_shares(std::int64_t samples, int workers) {
   SKEIN_CHECK(samples >= 0 && workers > 0, "{} samples for {} workers", samples, workers);

@@ -6,6 +6,17 @@
 
 namespace skein {
 
+// One worker's part of a global batch.
+struct Share {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const Share&) const = default;
+};
+
+// Where rank `rank`'s part lies when ranks take `counts` one after the other.
+Share share_of(const std::vector<std::int64_t>& counts, int rank);
+
 // As equal as whole samples allow: the first `samples % workers` get one more.
 std::vector<std::int64_t> even_shares(std::int64_t samples, int workers);
 

@@ -46,6 +46,9 @@ class Conformance : public testing::TestWithParam<std::tuple<World, int>> {
   }
 };
 
+// What takes a peer to be seen.
+class ConformanceOfPeers : public Conformance {};
+
 // Both kinds of memory: the fabric's own and any other.
 template <typename Test>
 Task<> with_both_memories(Fabric& fabric, std::size_t count, Test test) {
@@ -210,8 +213,7 @@ TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
   });
 }
 
-TEST_P(Conformance, MismatchedSizesAreAnErrorOnEveryRank) {
-  if (size() == 1) GTEST_SKIP() << "one rank has nobody to disagree with";
+TEST_P(ConformanceOfPeers, MismatchedSizesAreAnErrorOnEveryRank) {
   for (const std::size_t count : {std::size_t{100}, std::size_t{100000}}) {
     const auto outcomes = run([count](Fabric& fabric) -> Task<> {
       const auto buffer = fabric.allocate(count + 500);
@@ -222,8 +224,7 @@ TEST_P(Conformance, MismatchedSizesAreAnErrorOnEveryRank) {
   }
 }
 
-TEST_P(Conformance, ADeadlineEndsTheWaitAndNamesThePeer) {
-  if (size() == 1) GTEST_SKIP() << "one rank never waits";
+TEST_P(ConformanceOfPeers, ADeadlineEndsTheWaitAndNamesThePeer) {
   const auto outcomes = run([](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(100000);
     if (fabric.rank() == fabric.size() - 1) {
@@ -247,8 +248,7 @@ TEST_P(Conformance, ADeadlineEndsTheWaitAndNamesThePeer) {
   }
 }
 
-TEST_P(Conformance, AKilledPeerIsAnErrorWellBeforeTheDeadline) {
-  if (size() == 1) GTEST_SKIP() << "one rank has no peer";
+TEST_P(ConformanceOfPeers, AKilledPeerIsAnErrorWellBeforeTheDeadline) {
   if (!world().processes) GTEST_SKIP() << "ranks of this world are not processes";
   const auto outcomes = run([](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(1 << 20);
@@ -271,8 +271,7 @@ TEST_P(Conformance, AKilledPeerIsAnErrorWellBeforeTheDeadline) {
   }
 }
 
-TEST_P(Conformance, CancellationEndsOneOperationAndLeavesOtherChannels) {
-  if (size() == 1) GTEST_SKIP() << "one rank never waits";
+TEST_P(ConformanceOfPeers, CancellationEndsOneOperationAndLeavesOtherChannels) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(100000), other = fabric.allocate(1000);
     if (fabric.rank() == 0) {
@@ -318,6 +317,9 @@ std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) 
 INSTANTIATE_TEST_SUITE_P(Fabrics, Conformance,
                          testing::Combine(testing::ValuesIn(worlds()),
                                           testing::Values(1, 2, 3, 4, 8)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Fabrics, ConformanceOfPeers,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3, 4, 8)),
                          name_of);
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schedule/shares.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -38,7 +39,7 @@ void check_epochs(std::uint32_t size, std::int64_t global_batch, int workers) {
       Indices together;
       for (int rank = 0; rank < workers; ++rank) {
         const auto batch = each[static_cast<std::size_t>(rank)].next();
-        const Share share = even_share(static_cast<std::int64_t>(batch.size()), workers, rank);
+        const Share share = share_of(even_shares(std::ssize(batch), workers), rank);
         const auto part = batch.subspan(static_cast<std::size_t>(share.begin),
                                         static_cast<std::size_t>(share.count));
         together.insert(together.end(), part.begin(), part.end());
@@ -119,15 +120,6 @@ TEST(GlobalBatches, RefusesThePositionOfAnotherDataSet) {
   EXPECT_THROW(batches.seek({-1, 0}), ConfigError);
   EXPECT_THROW(batches.seek({0, -1}), ConfigError);
   EXPECT_NO_THROW(batches.seek({5, 9}));
-}
-
-TEST(EvenShare, FirstRanksTakeTheRemainder) {
-  EXPECT_EQ(even_share(10, 4, 0), (Share{0, 3}));
-  EXPECT_EQ(even_share(10, 4, 1), (Share{3, 3}));
-  EXPECT_EQ(even_share(10, 4, 2), (Share{6, 2}));
-  EXPECT_EQ(even_share(10, 4, 3), (Share{8, 2}));
-  EXPECT_EQ(even_share(2, 3, 2), (Share{2, 0}));
-  EXPECT_EQ(even_share(0, 3, 0), (Share{0, 0}));
 }
 
 }  // namespace

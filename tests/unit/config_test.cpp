@@ -1,8 +1,9 @@
-// The command line is a program, not a library: what is tested here is compiled in.
-#include "cli/config.cpp"   // NOLINT(bugprone-suspicious-include)
-#include "cli/suggest.cpp"  // NOLINT(bugprone-suspicious-include)
+#include "cli/config.h"
 
 #include <gtest/gtest.h>
+
+#include "cli/suggest.h"
+#include "skein/error.h"
 
 namespace skein {
 namespace {

@@ -65,6 +65,12 @@ TEST(Shares, EvenOnesDifferByOneAtMost) {
   EXPECT_EQ(even_shares(0, 2), (std::vector<std::int64_t>{0, 0}));
 }
 
+TEST(Shares, LieOneAfterTheOther) {
+  EXPECT_EQ(share_of({3, 3, 2, 2}, 0), (Share{0, 3}));
+  EXPECT_EQ(share_of({3, 3, 2, 2}, 3), (Share{8, 2}));
+  EXPECT_EQ(share_of({1, 0, 0}, 2), (Share{1, 0}));
+}
+
 TEST(Shares, ProportionalOnesFollowSpeedAndLoseNothing) {
   EXPECT_EQ(proportional_shares(128, {1, 1, 2, 4}), (std::vector<std::int64_t>{16, 16, 32, 64}));
   EXPECT_EQ(proportional_shares(4, {1, 1000, 1, 1}), (std::vector<std::int64_t>{1, 1, 1, 1}));

@@ -41,7 +41,7 @@ class Doorbell final : public EventSource {
 
  private:
   // A peer that runs on another core often answers within the one; sleeping and waking costs more.
-  static constexpr Duration kMostSpin = std::chrono::microseconds(20);
+  static constexpr Duration kMostSpin = std::chrono::microseconds(8);
   static constexpr Duration kLeastSpin = std::chrono::nanoseconds(300);
 
   static void relax();

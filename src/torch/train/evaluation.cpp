@@ -43,11 +43,9 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test) {
   const LentBuffers lent(run.binding(), run.averaged_buffers());
   const torch::NoGradGuard no_grad;
   model.eval();
-  const auto shares = even_shares(test.size(), world.size());
-  const auto rank = static_cast<std::size_t>(world.rank());
-  std::int64_t next =
-      std::accumulate(shares.begin(), shares.begin() + world.rank(), std::int64_t{0});
-  const std::int64_t end = next + shares[rank];
+  const Share share = share_of(even_shares(test.size(), world.size()), world.rank());
+  std::int64_t next = share.begin;
+  const std::int64_t end = share.begin + share.count;
   double loss = 0, correct = 0, predictions = 0;
   while (next < end) {
     std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));

@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "skein/world.h"
 #include "torch/train/evaluation.h"
-#include "torch/train/options.h"
+#include "train/options.h"
 
 namespace skein {
 

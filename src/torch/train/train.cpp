@@ -1,4 +1,4 @@
-#include "torch/train/train.h"
+#include "train/train.h"
 
 #include <torch/torch.h>
 

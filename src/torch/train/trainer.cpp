@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/atomic_file.h"
 #include "core/units.h"
@@ -107,10 +106,10 @@ Trainer::GlobalStep Trainer::next_step(std::int64_t done) {
 
 Trainer::Part Trainer::own_part(const GlobalStep& step) {
   Part part;
-  const auto shares = run_->impl().strategy().split(std::ssize(step.indices));
-  part.samples = shares[static_cast<std::size_t>(world_.rank())];
-  auto next = step.indices.begin() +
-              std::accumulate(shares.begin(), shares.begin() + world_.rank(), std::int64_t{0});
+  const Share share =
+      share_of(run_->impl().strategy().split(std::ssize(step.indices)), world_.rank());
+  part.samples = share.count;
+  auto next = step.indices.begin() + share.begin;
   for (const std::int64_t count : even_shares(part.samples, options_.accumulate)) {
     if (count > 0) part.pieces.emplace_back(next, next + count);
     next += count;

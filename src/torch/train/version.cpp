@@ -1,4 +1,4 @@
-#include "torch/train/version.h"
+#include "train/version.h"
 
 #include <torch/version.h>
 

@@ -1,7 +1,7 @@
 // Training as the command line does it. No torch here, so that the command line can call it.
 #pragma once
 
-#include "torch/train/options.h"
+#include "train/options.h"
 
 namespace skein {
 

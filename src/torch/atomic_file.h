@@ -1,1 +1,0 @@
-#include "core/atomic_file.h"
