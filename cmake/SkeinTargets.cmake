@@ -23,11 +23,23 @@ function(skein_library name)
   skein_target(skein_${name})
 endfunction()
 
+# PyTorch's own builds of LibTorch 2 bring fmt's headers, of another version than the library that is
+# linked, and without a library of their own: what sees them must not need one.
+function(skein_find_foreign_fmt)
+  foreach(folder ${TORCH_INCLUDE_DIRS})
+    if(NOT folder STREQUAL "/usr/include" AND EXISTS ${folder}/fmt/format.h)
+      set(SKEIN_FOREIGN_FMT FMT_HEADER_ONLY PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 # Torch's headers take 15 s a file, 8 s when precompiled: precompile them and compile several files
 # as one. They are not ours to warn about.
 function(skein_torch_headers target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+  target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # g++ 13 errs in both
+  target_compile_definitions(${target} PRIVATE ${SKEIN_FOREIGN_FMT})
   if(target STREQUAL "skein_torch")
     target_precompile_headers(${target} PRIVATE <torch/torch.h>)
   else()

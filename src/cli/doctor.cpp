@@ -1,5 +1,6 @@
 // skein doctor: what is built in, what this machine has, and what is missing.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // skein COMMAND: exit code 0 for success, 2 for an error of the user's (options, files), 1 for
 // anything else that went wrong.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,7 @@
 #include "launch/environment.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstdlib>
