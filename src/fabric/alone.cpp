@@ -10,8 +10,14 @@ Task<> no_peer(const Operation& operation, int peer) {
 
 }  // namespace
 
-Task<> AloneFabric::start_send(const Operation& operation, int peer, Span) { return no_peer(operation, peer); }
-Task<> AloneFabric::finish_sends(const Operation& operation, int peer) { return no_peer(operation, peer); }
-Task<> AloneFabric::receive_into(const Operation& operation, int peer, Span, Combine) { return no_peer(operation, peer); }
+Task<> AloneFabric::start_send(const Operation& operation, int peer, Span) {
+  return no_peer(operation, peer);
+}
+Task<> AloneFabric::finish_sends(const Operation& operation, int peer) {
+  return no_peer(operation, peer);
+}
+Task<> AloneFabric::receive_into(const Operation& operation, int peer, Span, Combine) {
+  return no_peer(operation, peer);
+}
 
 }  // namespace skein

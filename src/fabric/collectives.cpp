@@ -10,8 +10,8 @@ namespace {
 
 // Small enough that a chunk's transfer hides the wake-up of the next rank, large enough that there
 // are few of them.
-constexpr std::size_t kLeastChunk = 16 * 1024;   // elements
-constexpr std::size_t kMostChunks = 16;          // per part
+constexpr std::size_t kLeastChunk = 16384;  // elements
+constexpr std::size_t kMostChunks = 16;     // per part
 
 // One walk around the ring: a sender that follows a receiver, chunk by chunk.
 class RingPass {
@@ -35,7 +35,8 @@ class RingPass {
     for (int step = 0; step < steps_; ++step) {
       for (std::size_t k = 0; k < chunks_; ++k) {
         // What goes out in this round came in during the one before.
-        const std::size_t needed = step == 0 ? 0 : (static_cast<std::size_t>(step) - 1) * chunks_ + k + 1;
+        const std::size_t needed =
+            step == 0 ? 0 : (static_cast<std::size_t>(step) - 1) * chunks_ + k + 1;
         while (received_ < needed) co_await arrived_.wait();
         co_await fabric_.start_send(operation_, next, chunk(first_ - step, k));
       }
@@ -72,7 +73,8 @@ class RingPass {
   Signal arrived_;
 };
 
-Task<> both_ways(Fabric& fabric, const Operation& operation, int peer, Span out, Span in, Combine combine) {
+Task<> both_ways(Fabric& fabric, const Operation& operation, int peer, Span out, Span in,
+                 Combine combine) {
   co_await fabric.start_send(operation, peer, out);
   co_await fabric.receive_into(operation, peer, in, combine);
   co_await fabric.finish_sends(operation, peer);

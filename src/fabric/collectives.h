@@ -7,13 +7,14 @@ namespace skein {
 
 // `steps` rounds around the ring. In round s, rank r sends part (first − s) and receives part
 // (first − s − 1), all modulo size; what arrives in the first `add_steps` rounds is added, then
-// copied. Parts are shards of `buffer`, cut in chunks so that a chunk goes on to the next rank while
-// the following one arrives.
+// copied. Parts are shards of `buffer`, cut in chunks so that a chunk goes on to the next rank
+// while the following one arrives.
 //   reduce-scatter: first = r − 1, N − 1 rounds, all added
 //   all-gather:     first = r,     N − 1 rounds, none added
 //   all-reduce:     first = r − 1, 2(N − 1) rounds, N − 1 added
 // So part p is summed in the order p+1, p+2, …, p whichever fabric carries it.
-Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps, int add_steps);
+Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps,
+                 int add_steps);
 
 // ⌈log2 N⌉ rounds (two more when N is not a power of two), each moving the whole buffer.
 Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span buffer);

@@ -66,16 +66,17 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
   try {
     while (turns.serving != operation.sequence && turns.broken.empty())
       if (!co_await turns.changed.wait(operation.deadline))
-        throw IoError(fmt::format("{} did not start by its deadline: an earlier operation on the channel goes on",
-                                  describe(operation)));
+        throw IoError(fmt::format(
+            "{} did not start by its deadline: an earlier operation on the channel goes on",
+            describe(operation)));
   } catch (...) {
     if (turns.broken.empty()) turns.broken = describe(operation);
     turns.changed.notify_all();
     throw;
   }
   if (!turns.broken.empty())
-    throw IoError(fmt::format("{} cannot run: {} on the same channel did not end well", describe(operation),
-                              turns.broken));
+    throw IoError(fmt::format("{} cannot run: {} on the same channel did not end well",
+                              describe(operation), turns.broken));
   Turn turn(turns, operation);
   co_await body;
   turn.succeeded = true;
@@ -127,13 +128,15 @@ Task<> Fabric::send(Channel channel, int peer, Span data, Deadline deadline) {
 }
 
 Task<> Fabric::receive(Channel channel, int peer, Span into, Deadline deadline) {
-  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "receive from rank {} of {}", peer, size());
+  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "receive from rank {} of {}", peer,
+              size());
   const Operation operation{"receive", channel, 0, deadline};
   co_await receive_into(operation, peer, into, Combine::copy);
 }
 
 Task<> Fabric::exchange(Channel channel, int peer, Span out, Span in, Deadline deadline) {
-  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "exchange with rank {} of {}", peer, size());
+  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "exchange with rank {} of {}", peer,
+              size());
   const Operation operation{"exchange", channel, 0, deadline};
   co_await start_send(operation, peer, out);
   co_await receive_into(operation, peer, in, Combine::copy);

@@ -71,14 +71,15 @@ class Fabric {
   // Sums `buffer` over all ranks: the bits of reduce_scatter followed by all_gather, on each.
   Task<> all_reduce(Channel channel, Span buffer, Deadline deadline);
 
-  // The same in O(log N) steps, for messages where latency is all that counts. The same bits on each
-  // rank, but the order of the sum is another.
+  // The same in O(log N) steps, for messages where latency is all that counts. The same bits on
+  // each rank, but the order of the sum is another.
   Task<> all_reduce_small(Channel channel, Span buffer, Deadline deadline);
 
   Task<> broadcast(Channel channel, Span buffer, int root, Deadline deadline);
   Task<> barrier(Channel channel, Deadline deadline);
 
-  // Point to point, in order per channel, peer and direction; sizes must match. send() ends when `data` may change.
+  // Point to point, in order per channel, peer and direction; sizes must match. send() ends when
+  // `data` may change.
   Task<> send(Channel channel, int peer, Span data, Deadline deadline);
   Task<> receive(Channel channel, int peer, Span into, Deadline deadline);
 

@@ -21,8 +21,6 @@
 #include "launch/signals.h"
 #include "skein/error.h"
 
-extern char** environ;
-
 namespace skein {
 namespace {
 
@@ -48,7 +46,8 @@ std::vector<std::string> worker_environment(const LaunchOptions& options, int ra
   out["SKEIN_BOARD"] = std::to_string(board);
 
   std::vector<std::string> lines;
-  for (const auto& [name, value] : out) lines.push_back(name + "=" + value);
+  lines.reserve(out.size());
+  for (const auto& [name, value] : out) lines.push_back(fmt::format("{}={}", name, value));
   return lines;
 }
 

@@ -161,9 +161,10 @@ double LearningRate::at(std::int64_t samples) const {
       const double height = (1 + std::cos(std::numbers::pi * part)) / 2;
       return ramp * (schedule_.floor + (base_ - schedule_.floor) * height);
     }
-    case Schedule::Kind::step:
-      return ramp * base_ *
-             std::pow(schedule_.factor, static_cast<double>(samples / schedule_.every));
+    case Schedule::Kind::step: {
+      const std::int64_t steps = samples / schedule_.every;
+      return ramp * base_ * std::pow(schedule_.factor, static_cast<double>(steps));
+    }
     case Schedule::Kind::constant:
       break;
   }

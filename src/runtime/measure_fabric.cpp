@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/file_descriptor.h"
+#include "core/statistics.h"
 #include "kernels/kernels.h"
 #include "runtime/world_impl.h"
 
@@ -19,12 +20,6 @@ namespace {
 
 constexpr Channel kChannel = 0;
 constexpr int kFewestRounds = 3;
-
-double quantile(std::vector<double> values, double q) {
-  const auto at = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
-  return values[at];
-}
 
 // When one round began and ended on this worker, on the clock that all workers of a host share.
 struct Lap {
@@ -82,7 +77,7 @@ class IdealLink {
   double tree_ms(std::size_t bytes) const { return levels() * (transfer_ms(bytes) + latency_ms()); }
   double barrier_ms() const {
     const bool extra = !std::has_single_bit(static_cast<unsigned>(size_));
-    const int power_levels = std::bit_width(std::bit_floor(static_cast<unsigned>(size_))) - 1;
+    const int power_levels = static_cast<int>(std::bit_width(static_cast<unsigned>(size_))) - 1;
     return (power_levels + (extra ? 2 : 0)) * latency_ms();  // its bytes are not worth counting
   }
 

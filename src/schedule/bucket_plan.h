@@ -12,7 +12,7 @@ namespace skein {
 // How large buckets are to be. A bucket closes as soon as it has reached its size.
 struct Fusion {
   std::size_t first_bytes = 1 << 20;  // small, so that the wire is busy early in backward
-  std::size_t bytes = 25 * (1 << 20);
+  std::size_t bytes = std::size_t{25} << 20;
 
   static Fusion none() { return {1, 1}; }  // every tensor by itself
   static Fusion of(std::size_t bytes) { return {bytes < (1 << 20) ? bytes : 1 << 20, bytes}; }

@@ -14,7 +14,6 @@
 
 namespace skein {
 
-using local::Desk;
 using local::Letter;
 using local::Mailbox;
 using local::Presence;
@@ -46,18 +45,19 @@ struct LocalFabric::PeerState {
 
 // Finds the other workers; fills `peers` on the way.
 std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(
-    const LocalOptions& options, local::Segment& own,
+    const LocalOptions& options, const std::shared_ptr<local::Segment>& own,
     std::vector<std::unique_ptr<PeerState>>& peers) {
   if (options.size > local::kMostRanks)
     throw ConfigError(fmt::format("{} workers on one host: the local fabric takes at most {}",
                                   options.size, local::kMostRanks));
-  auto met = local::meet(options.run_id, options.rank, options.size, own.fd(),
+  auto met = local::meet(options.run_id, options.rank, options.size, own->fd(),
                          SteadyClock().now() + options.join_timeout);
   std::vector<std::shared_ptr<local::Segment>> segments;
   for (int r = 0; r < options.size; ++r) {
     auto& peer = met[static_cast<std::size_t>(r)];
-    segments.push_back(std::make_shared<local::Segment>(
-        r == options.rank ? std::move(own) : local::Segment::map(std::move(peer.segment))));
+    segments.push_back(r == options.rank ? own
+                                         : std::make_shared<local::Segment>(
+                                               local::Segment::map(std::move(peer.segment))));
     auto& state = peers.emplace_back(std::make_unique<PeerState>());
     state->pid = peer.pid;
     state->pidfd = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
@@ -66,9 +66,10 @@ std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(
 }
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
-    : LocalFabric(loop, options, local::Segment::create()) {}
+    : LocalFabric(loop, options, std::make_shared<local::Segment>(local::Segment::create())) {}
 
-LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options, local::Segment own_segment)
+LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
+                         const std::shared_ptr<local::Segment>& own_segment)
     : Fabric(loop),
       options_(options),
       segments_(meet_and_map(options, own_segment, peers_)),

@@ -55,9 +55,10 @@ class LocalFabric final : public Fabric {
   class Staged;
   struct PeerState;
 
-  LocalFabric(Loop& loop, const LocalOptions& options, local::Segment own_segment);
+  LocalFabric(Loop& loop, const LocalOptions& options,
+              const std::shared_ptr<local::Segment>& own_segment);
   static std::vector<std::shared_ptr<local::Segment>> meet_and_map(
-      const LocalOptions& options, local::Segment& own,
+      const LocalOptions& options, const std::shared_ptr<local::Segment>& own,
       std::vector<std::unique_ptr<PeerState>>& peers);
 
   local::Segment& own() { return *segments_[static_cast<std::size_t>(options_.rank)]; }

@@ -5,20 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/statistics.h"
 #include "core/units.h"
 
 namespace skein {
 namespace {
 
 using Json = nlohmann::json;
-
-double percentile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto index = static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5);
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
-                   values.end());
-  return values[index];
-}
 
 // Every worker's row of figures.
 std::vector<std::vector<double>> gather(World& world, const std::vector<double>& own) {
@@ -70,8 +63,8 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"samples_per_second", samples / longest},
             {"iterations", figures.iterations},
             {"iteration_ms",
-             {{"p50", percentile(figures.iteration_ms, 0.5)},
-              {"p95", percentile(figures.iteration_ms, 0.95)}}},
+             {{"p50", quantile(figures.iteration_ms, 0.5)},
+              {"p95", quantile(figures.iteration_ms, 0.95)}}},
             {"loss", evaluation.loss},
             {"accuracy", evaluation.accuracy},
             {"bytes_sent", static_cast<std::int64_t>(bytes)},
