@@ -1,9 +1,11 @@
 // What Skein costs when there is nobody to talk to: one worker under `allreduce` beside a bare
 // LibTorch loop, in turns in one process.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <vector>
@@ -157,7 +159,15 @@ int run() {
 }  // namespace
 }  // namespace skein::bench
 
-int main() try { return skein::bench::run(); } catch (const std::exception& error) {
+// OpenBLAS reads its number of threads when it is loaded: threads of its own would measure the
+// host's other load, not Skein.
+int main(int, char** argv) try {
+  if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
+    ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    ::execv("/proc/self/exe", argv);
+  }
+  return skein::bench::run();
+} catch (const std::exception& error) {
   fmt::print(stderr, "bench_one_worker: {}\n", error.what());
   return 1;
 }
