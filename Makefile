@@ -3,6 +3,7 @@
 #   make demo    train on an emulated bad cluster and print a table
 #   make test    every test
 #   make bench   every benchmark, as ratios measured side by side
+#   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting and static checks
 #   make sanitize  the torch-free tests under ASan, UBSan and TSan
 
@@ -13,7 +14,7 @@ PACKAGES := g++ cmake ninja-build pkg-config python3 \
 BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup build demo test bench lint format sanitize clean
+.PHONY: setup build demo test bench soak lint format sanitize clean
 
 # Installs what is missing, quietly; nothing when all is there.
 define install
@@ -43,12 +44,16 @@ bench: setup
 	@cmake --preset release >/dev/null && cmake --build build
 	@for program in build/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
 
+SEEDS := 1001..50000
+soak: build
+	@build/skein simulate --swarm $(SEEDS)
+
 lint: setup
 	$(call install,$(LINT_PACKAGES))
 	@git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' 'examples/*.cpp' | xargs clang-format --dry-run -Werror
 	@cmake --preset release -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 	@git ls-files 'src/core/*.cpp' 'src/kernels/*.cpp' 'src/fabric/*.cpp' 'src/optimize/*.cpp' 'src/schedule/*.cpp' \
-	  'src/strategy/*.cpp' 'src/runtime/*.cpp' 'src/observe/*.cpp' 'src/launch/*.cpp' | xargs -P 2 -n 4 clang-tidy -p build --quiet
+	  'src/strategy/*.cpp' 'src/sim/*.cpp' 'src/runtime/*.cpp' 'src/observe/*.cpp' 'src/launch/*.cpp' | xargs -P 2 -n 4 clang-tidy -p build --quiet
 
 format:
 	@git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' 'examples/*.cpp' | xargs clang-format -i

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "cli/job_options.h"
 #include "cli/options.h"
 #include "train/options.h"
 
@@ -32,15 +32,11 @@ class TrainOptionReader {
   void declare_reports();
 
   void check_choices() const;
-  void check_optimizer();
   void check_files() const;
-  void read_settings();
 
   CommandOptions options_;
   TrainOptions job_;
-  std::vector<std::string> sets_;
-  std::string speeds_, topology_;
-  double rate_ = -1;
+  JobOptions shared_;
   bool no_decay_1d_ = false;
 };
 

@@ -32,10 +32,23 @@ class HeapMemory final : public Memory {
   std::unique_ptr<float, Free> data_;
 };
 
+class AbsentMemory final : public Memory {
+ public:
+  explicit AbsentMemory(std::size_t count) : count_(count) {}
+  Span span() const override { return {nullptr, count_, Device::absent}; }
+
+ private:
+  std::size_t count_;
+};
+
 }  // namespace
 
 std::unique_ptr<Memory> allocate_on_heap(std::size_t count) {
   return std::make_unique<HeapMemory>(count);
+}
+
+std::unique_ptr<Memory> allocate_absent(std::size_t count) {
+  return std::make_unique<AbsentMemory>(count);
 }
 
 Arena::Arena(const std::vector<Parameter>& parameters, Allocate allocate)

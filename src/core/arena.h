@@ -26,6 +26,9 @@ using Allocate = std::function<std::unique_ptr<Memory>(std::size_t count)>;
 // Ordinary memory of this process.
 std::unique_ptr<Memory> allocate_on_heap(std::size_t count);
 
+// None at all: spans of Device::absent.
+std::unique_ptr<Memory> allocate_absent(std::size_t count);
+
 // One parameter tensor's place in every plane.
 struct Slot {
   std::string name;

@@ -76,6 +76,7 @@ class Signal {
 
   // Resumes, in order, all who wait now, at the loop's next turn.
   void notify_all();
+  bool awaited() const { return first_ != nullptr; }
 
   // co_await: true when notified, false when `deadline` passed first.
   detail::Waiter wait(Deadline deadline = kNever) { return {loop_, this, deadline}; }

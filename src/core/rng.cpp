@@ -2,11 +2,11 @@
 
 #include <bit>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <utility>
 
 #include "core/check.h"
+#include "core/portable_math.h"
 
 namespace skein {
 namespace {
@@ -50,11 +50,15 @@ double Rng::uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53;
 double Rng::uniform(double low, double high) { return low + (high - low) * uniform(); }
 
 double Rng::normal() {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
-  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+  // Marsaglia's polar method. The second value that it could give is not kept: it would be state.
+  while (true) {
+    const double x = uniform(-1, 1), y = uniform(-1, 1);
+    const double square = x * x + y * y;
+    if (square > 0 && square < 1) return x * std::sqrt(-2 * portable_log(square) / square);
+  }
 }
 
-double Rng::exponential(double rate) { return -std::log(1.0 - uniform()) / rate; }
+double Rng::exponential(double rate) { return -portable_log(1.0 - uniform()) / rate; }
 
 std::uint64_t Rng::below(std::uint64_t bound) {
   SKEIN_CHECK(bound > 0, "below(0)");

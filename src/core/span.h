@@ -8,7 +8,9 @@
 
 namespace skein {
 
-enum class Device : std::uint8_t { cpu, cuda };
+// Absent: counted but not there. Kernels do nothing with it, so that what a program moves can be
+// simulated without the memory.
+enum class Device : std::uint8_t { cpu, cuda, absent };
 
 // Where a run of elements lies inside a plane: [offset, offset + count).
 struct Range {
@@ -33,7 +35,7 @@ struct Span {
   Span at(Range range) const {
     SKEIN_CHECK(range.offset <= count && range.count <= count - range.offset,
                 "range [{}, +{}) of a span of {}", range.offset, range.count, count);
-    return {data + range.offset, range.count, device};
+    return {data ? data + range.offset : nullptr, range.count, device};
   }
 };
 

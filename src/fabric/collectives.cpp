@@ -8,11 +8,6 @@
 namespace skein {
 namespace {
 
-// Small enough that a chunk's transfer hides the wake-up of the next rank, large enough that there
-// are few of them.
-constexpr std::size_t kLeastChunk = 16384;  // elements
-constexpr std::size_t kMostChunks = 16;     // per part
-
 // One walk around the ring: a sender that follows a receiver, chunk by chunk.
 class RingPass {
  public:
@@ -26,7 +21,8 @@ class RingPass {
         add_steps_(add_steps),
         arrived_(fabric.loop()) {
     const std::size_t largest = shard(buffer.count, fabric.size(), 0).count;
-    chunk_ = std::max(kLeastChunk, (largest + kMostChunks - 1) / kMostChunks);
+    const Chunking chunking = fabric.chunking();
+    chunk_ = std::max(chunking.least, (largest + chunking.most - 1) / chunking.most);
     chunks_ = std::max<std::size_t>(1, (largest + chunk_ - 1) / chunk_);
   }
 

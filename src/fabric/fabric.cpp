@@ -8,6 +8,11 @@
 #include "skein/error.h"
 
 namespace skein {
+namespace {
+
+constexpr Duration kGrace = std::chrono::milliseconds(100);
+
+}  // namespace
 
 Range shard(std::size_t count, int size, int rank) {
   constexpr std::size_t kAlign = 16;
@@ -27,6 +32,7 @@ struct Fabric::Turns {
   std::uint64_t started = 0;
   std::uint64_t serving = 0;
   std::string broken;  // why, once an operation has failed
+  int broken_by = -1;  // the peer that the first IoError named
   Signal changed;
 };
 
@@ -64,11 +70,17 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
   Turns& turns = *turns_[static_cast<std::size_t>(operation.channel)];
   // A wait that is called off here breaks the channel too, and later operations with it.
   try {
-    while (turns.serving != operation.sequence && turns.broken.empty())
-      if (!co_await turns.changed.wait(operation.deadline))
+    // Past the deadline the operation before gets a moment to end by itself: its error names a
+    // peer.
+    bool late = false;
+    while (turns.serving != operation.sequence && turns.broken.empty()) {
+      if (co_await turns.changed.wait(late ? loop_.now() + kGrace : operation.deadline)) continue;
+      if (late)
         throw IoError(fmt::format(
             "{} did not start by its deadline: an earlier operation on the channel goes on",
             describe(operation)));
+      late = true;
+    }
   } catch (...) {
     if (turns.broken.empty()) turns.broken = describe(operation);
     turns.changed.notify_all();
@@ -76,9 +88,15 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
   }
   if (!turns.broken.empty())
     throw IoError(fmt::format("{} cannot run: {} on the same channel did not end well",
-                              describe(operation), turns.broken));
+                              describe(operation), turns.broken),
+                  turns.broken_by);
   Turn turn(turns, operation);
-  co_await body;
+  try {
+    co_await body;
+  } catch (const IoError& error) {
+    if (turns.broken_by < 0) turns.broken_by = error.peer();
+    throw;
+  }
   turn.succeeded = true;
 }
 

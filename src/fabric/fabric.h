@@ -32,6 +32,15 @@ enum class Combine : std::uint8_t { copy, add };
 // cache lines; the last ones may be shorter or empty.
 Range shard(std::size_t count, int size, int rank);
 
+// Into what pieces a ring cuts the part that a rank sends on: pieces follow each other, so that the
+// next rank need not wait for the whole.
+struct Chunking {
+  // Small enough that a piece's transfer hides the wake-up of the next rank, large enough that
+  // there are few of them.
+  std::size_t least = 16384;  // elements of a piece
+  std::size_t most = 16;      // pieces of a part
+};
+
 // One operation under way: what an error message needs to say of it.
 struct Operation {
   const char* name;
@@ -60,6 +69,8 @@ class Fabric {
 
   // Zeroed memory that peers reach without a staging copy. Operations on other memory work too.
   virtual std::unique_ptr<Memory> allocate(std::size_t count) { return allocate_on_heap(count); }
+
+  virtual Chunking chunking() const { return {}; }
 
   // Sums `buffer` over all ranks; rank r ends with the sum in shard(count, size, r) of its buffer.
   // The rest of the buffer is undefined afterwards.

@@ -96,7 +96,7 @@ Task<> AllReduce::end_step(std::int64_t samples) {
   }
   for (int bucket = 0; bucket < plan_.count(); ++bucket) {
     co_await averages_[static_cast<std::size_t>(bucket)]->join();
-    worker_.update(plan_.range(bucket), context);
+    co_await worker_.update(plan_.range(bucket), context);
   }
   ++worker_.progress.steps;
 }

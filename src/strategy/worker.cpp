@@ -2,9 +2,27 @@
 
 namespace skein {
 
-void Worker::update(Range range, const UpdateContext& context) {
+namespace {
+
+// Weight of the newest step in the smoothed compute time: follows a change within a few steps.
+constexpr double kNewest = 0.3;
+
+}  // namespace
+
+void Meters::computed(Duration time, std::int64_t samples) {
+  compute = time;
+  if (samples <= 0) return;
+  const double newest = seconds(time) / static_cast<double>(samples);
+  double& smooth = seconds_per_sample;
+  smooth = smooth > 0 ? smooth + kNewest * (newest - smooth) : newest;
+}
+
+Task<> Worker::update(Range range, const UpdateContext& context) {
   const Time begin = loop().now();
   optimizer_.update(range, arena_.parameters(), arena_.gradients(), context);
+  if (modelled_update_seconds > 0)
+    co_await loop().sleep_for(
+        from_seconds(modelled_update_seconds * static_cast<double>(range.count)));
   const Time end = loop().now();
   meters.update += end - begin;
   trace_.span(Lane::update, "update", begin, end);

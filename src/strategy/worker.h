@@ -24,6 +24,9 @@ struct Meters {
   Duration compute{};             // of the last step: forward and backward, waiting excluded
   Duration update{};              // optimizer, all steps
   double seconds_per_sample = 0;  // smoothed compute time
+
+  // A step's forward and backward are over.
+  void computed(Duration time, std::int64_t samples);
 };
 
 class Worker {
@@ -56,8 +59,12 @@ class Worker {
   double learning_rate() const { return learning_rate_.at(progress.samples); }
   void set_learning_rate(LearningRate rate) { learning_rate_ = rate; }
 
-  // Applies the optimizer to `range` of the model.
-  void update(Range range, const UpdateContext& context);
+  // Applies the optimizer to `range` of the model. `context` must outlive the task.
+  Task<> update(Range range, const UpdateContext& context);
+
+  // What an element's update takes on the clock besides what it really takes: where time is
+  // simulated, nothing does.
+  double modelled_update_seconds = 0;
 
   Progress progress;
   Meters meters;

@@ -9,13 +9,6 @@
 #include "torch/safetensors.h"
 
 namespace skein {
-namespace {
-
-// Weight of the newest step in the smoothed compute time: follows a change within a few steps.
-constexpr double kNewest = 0.3;
-
-}  // namespace
-
 Distributed::Impl::Impl(World& world, torch::nn::Module& module,
                         const MakeOptimizer& make_optimizer, LearningRate learning_rate,
                         double clip, const StrategySpec& strategy)
@@ -104,18 +97,9 @@ void Distributed::Impl::on_gradient(int slot) {
     courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
 }
 
-void Distributed::Impl::measure_compute(std::int64_t samples) {
-  Meters& meters = worker_.meters;
-  meters.compute = world_.impl().loop().now() - compute_from_;
-  if (samples <= 0) return;
-  const double now = seconds(meters.compute) / static_cast<double>(samples);
-  double& smooth = meters.seconds_per_sample;
-  smooth = smooth > 0 ? smooth + kNewest * (now - smooth) : now;
-}
-
 void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
-  measure_compute(samples);
+  worker_.meters.computed(world_.impl().loop().now() - compute_from_, samples);
   if (!begun_) expected_ = samples;
   begin_step_once();
   binding_.rebind_parameters();

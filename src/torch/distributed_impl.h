@@ -68,7 +68,6 @@ class Distributed::Impl {
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
   void on_gradient(int slot);
-  void measure_compute(std::int64_t samples);
 
   World& world_;
   torch::nn::Module& module_;

@@ -26,10 +26,11 @@ using Body = std::function<Task<>(Fabric&)>;
 struct World {
   std::string name;
   std::function<std::vector<Outcome>(int size, const Body& body)> run;
-  bool processes = true;  // ranks are processes of their own and can be killed
+  std::function<Task<>(Fabric&)> die;  // ends the calling rank as kill -9 would; outcome: SIGKILL
 };
 
-std::vector<World> worlds();
+std::vector<World> worlds();  // all of them
+std::vector<World> sim_worlds();
 
 // Keeps gtest from printing a World as bytes.
 inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }

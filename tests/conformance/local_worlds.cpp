@@ -1,5 +1,6 @@
 // The local fabric, one forked process per rank: as it is, and with emulated links.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,13 +83,21 @@ std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& 
   return outcomes;
 }
 
+Task<> die(Fabric&) {
+  ::kill(::getpid(), SIGKILL);
+  co_return;
+}
+
 }  // namespace
 
 std::vector<World> worlds() {
   const LinkEmulation link{1e9, 50us};
-  return {
-      {"local", [](int size, const Body& body) { return run_local(size, body, {}); }},
-      {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); }}};
+  std::vector<World> all{
+      {"local", [](int size, const Body& body) { return run_local(size, body, {}); }, die},
+      {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); },
+       die}};
+  for (World& world : sim_worlds()) all.push_back(std::move(world));
+  return all;
 }
 
 }  // namespace skein::conformance

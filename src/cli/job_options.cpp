@@ -1,0 +1,133 @@
+#include "cli/job_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "cli/suggest.h"
+#include "core/spec.h"
+#include "optimize/schedule.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein {
+namespace {
+
+std::vector<double> parse_speeds(const std::string& text) {
+  std::vector<double> out;
+  for (const std::string& piece : split_text(text, ',')) {
+    double value = 0;
+    const char* end = piece.data() + piece.size();
+    const auto [rest, code] = std::from_chars(piece.data(), end, value);
+    if (code != std::errc() || rest != end || !std::isfinite(value) || value <= 0)
+      throw ConfigError(fmt::format(
+          "--emulate-speeds {}: expected positive numbers with commas, such as 1,1,2,4", text));
+    out.push_back(value);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool positive(double value) { return value > 0; }
+bool not_negative(double value) { return value >= 0; }
+
+void JobOptions::declare_model() {
+  options_.text("--model", job_.model, "NAME", "mlp, cnn, resnet18, resnet50, gpt");
+  options_.text("--data", job_.data, "SET",
+                "glyphs, mnist:DIR, cifar10:DIR, images:DIR, text:FILE");
+  options_.repeated("--set", sets_, "PART.KEY=VALUE",
+                    "a setting, such as model.width=64; of strategy, model or data");
+}
+
+void JobOptions::declare_strategy() {
+  options_.choice("--strategy", job_.strategy, strategy_names(), "how the workers cooperate");
+  options_.text("--topology", topology_, "GRAPH", "who talks to whom (gossip strategies)");
+  options_.number("--rate", rate_, "a positive number", positive,
+                  "exchanges per gradient (gossip strategies)");
+}
+
+void JobOptions::declare_optimizer() {
+  options_.group("Optimizer");
+  options_.choice("--optimizer", job_.optimizer, {"sgd", "adamw"},
+                  "what turns gradients into steps");
+  // Its default depends on --optimizer, so none is shown as the value.
+  job_.learning_rate = 0;
+  options_.number("--lr", job_.learning_rate, "a positive number", positive,
+                  "learning rate; 0.05 for sgd and 0.001 for adamw unless given");
+  options_.number(
+      "--momentum", job_.momentum, "a number from 0 to below 1",
+      [](double value) { return value >= 0 && value < 1; }, "of sgd");
+  options_.flag("--nesterov", job_.nesterov, "Nesterov's momentum, of sgd");
+  options_.number("--weight-decay", job_.weight_decay, "a number of at least 0", not_negative,
+                  "decay of the parameters");
+  options_.text("--schedule", job_.schedule, "SCHEDULE",
+                "constant, cosine:floor=0.001,warmup=5000, step:every=50000,factor=0.1");
+  options_.number("--clip", job_.clip, "a positive number", positive,
+                  "largest global norm of the gradient");
+}
+
+void JobOptions::declare_speeds() {
+  options_.text("--emulate-speeds", speeds_, "LIST",
+                "relative speed of each worker, such as 1,1,2,4");
+  options_.duration("--emulate-step", job_.emulate_step,
+                    "a micro-batch at speed 1 takes at least this");
+}
+
+void JobOptions::declare_link() {
+  options_.bandwidth("--emulate-link", job_.emulate_link,
+                     "bandwidth of each worker, each direction, such as 1gbit");
+  options_.duration("--emulate-latency", job_.emulate_latency, "delay of every message");
+}
+
+void JobOptions::read() {
+  job_.seed = options_.seed();
+  job_.quiet = options_.quiet();
+  job_.json = options_.json();
+  if (!speeds_.empty()) job_.emulate_speeds = parse_speeds(speeds_);
+  for (const char* name : {"--topology", "--rate"})
+    if (options_.given(name))
+      throw ConfigError(fmt::format("{}: strategy '{}' does not use it", name, job_.strategy));
+  if (job_.deadline.count() <= 0) throw ConfigError("--deadline 0: expected more than 0");
+  check_optimizer();
+  read_settings(options_, sets_, {"strategy", "model", "data"}, job_);
+  check_strategy(job_.strategy, job_.strategy_settings);
+}
+
+void JobOptions::check_optimizer() {
+  const bool sgd = job_.optimizer == "sgd";
+  if (!options_.given("--lr")) job_.learning_rate = sgd ? 0.05 : 0.001;
+  for (const char* name : {"--momentum", "--nesterov"})
+    if (!sgd && options_.given(name))
+      throw ConfigError(
+          fmt::format("{}: --optimizer {} does not use it; expected sgd", name, job_.optimizer));
+  if (job_.nesterov && job_.momentum == 0)
+    throw ConfigError("--nesterov with --momentum 0: expected a momentum above 0");
+  parse_schedule(job_.schedule);
+}
+
+void read_settings(const CommandOptions& options, const std::vector<std::string>& sets,
+                   const std::vector<std::string>& parts, TrainOptions& job) {
+  std::vector<std::string> all = options.config_sets();
+  all.insert(all.end(), sets.begin(), sets.end());  // later ones win
+  for (const std::string& text : all) {
+    const std::size_t dot = text.find('.'), equals = text.find('=');
+    if (dot == std::string::npos || equals == std::string::npos || dot + 1 >= equals)
+      throw ConfigError(fmt::format("--set {}: expected PART.KEY=VALUE with PART one of {}", text,
+                                    fmt::join(parts, ", ")));
+    const std::string part = text.substr(0, dot);
+    const std::string key = text.substr(dot + 1, equals - dot - 1);
+    const std::string value = text.substr(equals + 1);
+    if (std::find(parts.begin(), parts.end(), part) == parts.end())
+      throw ConfigError(fmt::format("--set {}: there is no part '{}'; expected {}{}", text, part,
+                                    fmt::join(parts, ", "), did_you_mean(part, parts)));
+    (part == "strategy" ? job.strategy_settings
+     : part == "model"  ? job.model_settings
+                        : job.data_settings)[key] = value;
+  }
+}
+
+}  // namespace skein

@@ -1,0 +1,45 @@
+// The options that `train` and `simulate` have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "train/options.h"
+
+namespace skein {
+
+// Declares them on `options`, with `job` behind them; both outlive this.
+class JobOptions {
+ public:
+  JobOptions(CommandOptions& options, TrainOptions& job) : options_(options), job_(job) {}
+
+  void declare_model();     // and data, and --set
+  void declare_strategy();  // and what gossip strategies ask
+  void declare_optimizer();
+  void declare_speeds();  // relative, of each worker
+  void declare_link();    // emulated
+
+  // To be called when the command line and the --config file were read: fills in what depends on
+  // other options. ConfigError for what does not fit together.
+  void read();
+
+ private:
+  void check_optimizer();
+
+  CommandOptions& options_;
+  TrainOptions& job_;
+  std::vector<std::string> sets_;
+  std::string speeds_, topology_;
+  double rate_ = -1;
+};
+
+// Puts every --set PART.KEY=VALUE, of the --config file and of `sets`, where it belongs in `job`.
+// `parts` are those that the command has, of strategy, model and data.
+void read_settings(const CommandOptions& options, const std::vector<std::string>& sets,
+                   const std::vector<std::string>& parts, TrainOptions& job);
+
+bool positive(double value);
+bool not_negative(double value);
+
+}  // namespace skein

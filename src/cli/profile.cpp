@@ -1,0 +1,199 @@
+// skein profile: how long a model computes, layer by layer, for the virtual cluster.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/job_options.h"
+#include "cli/json_output.h"
+#include "core/units.h"
+#include "launch/board.h"
+#include "launch/environment.h"
+#include "launch/launcher.h"
+#include "sim/profile.h"
+#include "skein/error.h"
+#include "train/virtual_cluster.h"
+
+namespace skein {
+namespace {
+
+constexpr int kMostWorkers = 1024;
+constexpr std::size_t kShownLayers = 10;
+
+// Of the slowest worker for the others: they compute the same, but share the machine.
+constexpr std::chrono::minutes kPatience(10);
+
+std::string print(const sim::Profile& profile) {
+  const Duration total = profile.forward() + profile.backward();
+  std::string out = fmt::format("{}, batch {}\n{}\n", profile.name, profile.batch, profile.source);
+  const auto line = [&](const char* what, Duration time) {
+    out += fmt::format("{:<12}{:>12.3f} ms\n", what, milliseconds(time));
+  };
+  line("forward", profile.forward());
+  line("backward", profile.backward());
+  line("update", profile.update);
+  out += fmt::format("{:<12}{:>12} in {} tensors\n\n", "parameters", profile.parameters(),
+                     profile.tensors());
+
+  std::vector<const sim::Layer*> layers;
+  for (const sim::Layer& layer : profile.layers) layers.push_back(&layer);
+  std::stable_sort(layers.begin(), layers.end(), [](const sim::Layer* a, const sim::Layer* b) {
+    return a->forward + a->backward > b->forward + b->backward;
+  });
+  layers.resize(std::min(layers.size(), kShownLayers));
+  out += fmt::format("{:<44}{:>12}{:>12}{:>12}{:>8}\n", "most expensive layers", "parameters",
+                     "forward ms", "backward ms", "share");
+  for (const sim::Layer* layer : layers) {
+    std::int64_t parameters = 0;
+    for (const std::int64_t tensor : layer->parameters) parameters += tensor;
+    const Duration both = layer->forward + layer->backward;
+    out += fmt::format("{:<44}{:>12}{:>12.3f}{:>12.3f}{:>6.1f} %\n", layer->name, parameters,
+                       milliseconds(layer->forward), milliseconds(layer->backward),
+                       total.count() > 0 ? 100 * (seconds(both) / seconds(total)) : 0);
+  }
+  if (layers.size() < profile.layers.size())
+    out += fmt::format("and {} more\n", profile.layers.size() - layers.size());
+  return out;
+}
+
+nlohmann::json figures(const sim::Profile& profile) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const sim::Layer& layer : profile.layers)
+    layers.push_back({{"name", layer.name},
+                      {"parameters", layer.parameters},
+                      {"forward_ms", milliseconds(layer.forward)},
+                      {"backward_ms", milliseconds(layer.backward)}});
+  return {{"name", profile.name},
+          {"source", profile.source},
+          {"batch", profile.batch},
+          {"forward_ms", milliseconds(profile.forward())},
+          {"backward_ms", milliseconds(profile.backward())},
+          {"update_ms", milliseconds(profile.update)},
+          {"parameters", profile.parameters()},
+          {"tensors", profile.tensors()},
+          {"layers", layers}};
+}
+
+class ProfileCommand {
+ public:
+  explicit ProfileCommand(CLI::App& command) : options_(command) {
+    TrainOptions& job = measured_.job;
+    options_.group("What is measured");
+    options_.text("--model", job.model, "NAME", "mlp, cnn, resnet18, resnet50, gpt");
+    options_.text("--data", job.data, "SET",
+                  "glyphs, mnist:DIR, cifar10:DIR, images:DIR, text:FILE");
+    options_.repeated("--set", sets_, "PART.KEY=VALUE",
+                      "a setting of model or data, such as model.width=64");
+    options_.integer("--batch", job.batch, 1, "N", "samples per iteration", 1 << 24);
+    options_.choice("--optimizer", job.optimizer, {"sgd", "adamw"}, "whose update is measured");
+    options_.group("How");
+    options_.integer("-n,--workers", job.workers, 1, kMostWorkers, "N",
+                     "processes that compute at the same time on this host");
+    options_.integer("--threads", job.threads, 1, 1024, "N", "threads of each worker");
+    options_.integer("--iterations", measured_.iterations, 1, 1'000'000, "N",
+                     "how many to take the medians of");
+    options_.integer("--warmup", measured_.warmup, 0, 1'000'000, "N",
+                     "iterations before those, which do not count");
+    options_.group("Profiles");
+    options_.choice("--builtin", builtin_, sim::builtin_profile_names(),
+                    "show this profile and measure nothing");
+    options_.text("--out", out_, "FILE.json", "write the profile, for skein simulate --profile");
+    options_.declare_common();
+  }
+
+  int operator()(const Invocation& invocation) {
+    options_.read_config_file();
+    const JsonOutput json(options_.json(), "profile");
+    if (!out_.empty()) check_can_create("--out", out_);
+    if (!builtin_.empty()) {
+      check_nothing_to_measure();
+      report(sim::find_profile(builtin_), json);
+      return 0;
+    }
+    read_job();
+    const auto placement = detect(process_environment);
+    if (!placement) return launch_workers(invocation);
+    if (options_.given("--workers") && placement->size != measured_.job.workers)
+      throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
+                                    measured_.job.workers, placement->launcher, placement->size));
+    return run_worker(json, *placement);
+  }
+
+ private:
+  void check_nothing_to_measure() const {
+    for (const char* name : {"--model", "--data", "--set", "--batch", "--optimizer", "--workers",
+                             "--threads", "--iterations", "--warmup"})
+      if (options_.given(name))
+        throw ConfigError(fmt::format("{}: --builtin {} measures nothing; leave out one of the two",
+                                      name, builtin_));
+  }
+
+  void read_job() {
+    TrainOptions& job = measured_.job;
+    job.seed = options_.seed();
+    job.learning_rate = job.optimizer == "adamw" ? 0.001 : 0.05;
+    read_settings(options_, sets_, {"model", "data"}, job);
+  }
+
+  int launch_workers(const Invocation& invocation) const {
+    LaunchOptions launch;
+    launch.workers = measured_.job.workers;
+    launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
+    launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
+    if (measured_.job.threads > 1)
+      for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"})
+        launch.extra_env[name] = std::to_string(measured_.job.threads);
+    return skein::launch(launch);
+  }
+
+  // Leaves the reason of a failure on the board, where the launcher looks for it.
+  int run_worker(const JsonOutput& json, const Placement& placement) {
+    auto board = Board::inherit(process_environment, placement.rank);
+    try {
+      World world = World::join({.patience = kPatience});
+      const sim::Profile profile = measure_profile(measured_, world);
+      if (world.rank() == 0) report(profile, json);
+      return 0;
+    } catch (const ConfigError& error) {
+      if (board) board->fail(error.what());
+      throw;
+    } catch (const std::exception& error) {
+      const auto* lost = dynamic_cast<const IoError*>(&error);
+      if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
+      if (board && placement.rank == 0) return 1;  // the launcher says why
+      throw;
+    }
+  }
+
+  void report(const sim::Profile& profile, const JsonOutput& json) const {
+    fmt::print("{}", print(profile));
+    if (!out_.empty()) {
+      sim::write_profile(out_, profile);
+      if (!options_.quiet()) fmt::print("written to {}\n", out_);
+    }
+    json.write(figures(profile), options_.seed(), options_.config());
+  }
+
+  CommandOptions options_;
+  ProfileOptions measured_;
+  std::vector<std::string> sets_;
+  std::string builtin_, out_;
+};
+
+}  // namespace
+
+void add_profile(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand(
+      "profile", "measure how long a model computes, layer by layer, for the virtual cluster");
+  command.footer(
+      "Example: skein profile --model cnn --batch 32 --workers 2 --out cnn.json\n"
+      "         skein profile --builtin resnet50");
+  auto profile = std::make_shared<ProfileCommand>(command);
+  command.callback([profile, &invocation] {
+    invocation.action = [profile, &invocation] { return (*profile)(invocation); };
+  });
+}
+
+}  // namespace skein

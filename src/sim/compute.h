@@ -1,0 +1,66 @@
+// How long a virtual worker computes.
+#pragma once
+
+#include <vector>
+
+#include "core/arena.h"
+#include "core/rng.h"
+#include "schedule/bucket_plan.h"
+#include "sim/profile.h"
+
+namespace skein::sim {
+
+// A profile laid over the slots of an arena: what forward takes once it may read a slot's
+// parameters and before it needs the next one's, and what backward takes before the slot's gradient
+// is complete.
+class ComputePlan {
+ public:
+  // Layer by layer where the profile's tensors are the arena's; else the profile's totals, spread
+  // over the slots by their size.
+  ComputePlan(const Profile& profile, const Arena& arena);
+
+  struct Piece {
+    Duration forward{}, backward{};
+  };
+  // The same, added up by bucket; and what is left when the last bucket is done.
+  std::vector<Piece> by_bucket(const BucketPlan& plan) const;
+  Duration backward_tail() const { return backward_tail_; }
+
+ private:
+  std::vector<Piece> slots_;
+  Duration backward_tail_{};
+};
+
+// Spreads a micro-batch that takes `step` as a real run with --emulate-step does: a third is
+// forward, gradients come in proportion to the tensors' sizes.
+Profile emulated_profile(const Profile& shape, Duration step, std::int64_t batch);
+
+// Slow periods that come and go, on each worker by itself.
+struct Slowdowns {
+  Duration every{};  // mean time from the end of one to the begin of the next; 0: none
+  Duration lasting{};
+  double factor = 1;
+};
+
+// "every=10s,for=2s,factor=3". Throws ConfigError.
+Slowdowns parse_slowdowns(const std::string& text);
+
+// One worker's speed as it changes.
+class Pace {
+ public:
+  Pace(double speed, double jitter, const Slowdowns& slowdowns, Rng rng);
+
+  // How much longer than the profile says a micro-batch that begins now takes.
+  double next_factor(Time now);
+
+  double fault_factor = 1;  // of faults that make the worker slow
+
+ private:
+  double speed_, jitter_;
+  Slowdowns slowdowns_;
+  Rng rng_;
+  bool slow_ = false;
+  Time change_ = kNever;  // when the present period ends
+};
+
+}  // namespace skein::sim

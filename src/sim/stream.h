@@ -1,0 +1,77 @@
+// One direction of a connection between two virtual workers, on one channel.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/loop.h"
+#include "core/span.h"
+#include "sim/traffic.h"
+
+namespace skein::sim {
+
+class Cluster;
+
+// Messages pass one after the other: each waits for its turn on the wire, is sent at the rate that
+// Traffic gives it, and arrives a latency later, in order.
+class Stream final : public Traffic::Listener, public Engine::Handler {
+ public:
+  Stream(Cluster& cluster, int from, int to, int channel);
+
+  int from() const { return from_; }
+  int to() const { return to_; }
+  int channel() const { return channel_; }
+
+  // What was sent; the data is copied. Numbers count from 0.
+  void post(Span data);
+  std::uint64_t posted() const { return posted_; }
+  std::uint64_t transmitted_count() const { return transmitted_; }
+
+  // Numbers for those who will receive, in the order in which they ask.
+  std::uint64_t next_receive() { return receives_++; }
+  bool arrived(std::uint64_t number) const { return number < arrived_; }
+
+  struct Message {
+    std::size_t count = 0;
+    std::vector<float> data;  // empty where the sender's memory was absent
+  };
+  // Once only for each number.
+  Message take(std::uint64_t number);
+
+  // Whether anything that was sent has yet to arrive.
+  bool under_way() const { return arrived_ < posted_; }
+
+  // The network between the two ends was cut or healed.
+  void reroute();
+  // The sender's process is gone, and with it what had not left its host.
+  void drop_unsent();
+
+  Signal& arrival() { return arrival_; }      // of the receiver's loop
+  Signal& departure() { return departure_; }  // of the sender's loop
+
+  void transmitted() override;
+  void happen(std::uint64_t token) override;
+
+ private:
+  void start_next();
+  std::uint64_t pair_key() const {
+    return static_cast<std::uint64_t>(from_) << 40 | static_cast<std::uint64_t>(to_) << 8 |
+           static_cast<std::uint64_t>(channel_);
+  }
+
+  Cluster& cluster_;
+  int from_, to_, channel_;
+  Traffic::FlowId flow_;
+  std::deque<Message> waiting_;  // the first is on the wire
+  std::deque<Message> flying_;
+  std::deque<Message> inbox_;
+  std::uint64_t inbox_first_ = 0;  // number of inbox_.front()
+  std::uint64_t posted_ = 0, transmitted_ = 0, arrived_ = 0, receives_ = 0;
+  double bytes_left_ = 0;  // of the message on the wire, while it is stalled
+  bool stalled_ = false;
+  Time last_arrival_{};
+  Signal arrival_, departure_;
+};
+
+}  // namespace skein::sim

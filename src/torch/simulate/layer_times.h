@@ -1,0 +1,33 @@
+// How long a module computes, parameter by parameter.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <vector>
+
+#include "core/clock.h"
+#include "sim/profile.h"
+#include "torch/binding.h"
+
+namespace skein {
+
+// An iteration of training in the parts that are timed one by one.
+struct Workload {
+  std::function<void()> load;              // gets the next batch; not timed
+  std::function<torch::Tensor()> forward;  // its loss
+  std::function<void()> update;            // leaves the gradients zero
+};
+
+struct LayerTimes {
+  std::vector<sim::Layer> layers;  // as measure_profile() describes them
+  Duration update{};
+  bool in_order = true;  // forward first uses the parameters in the order of their slots
+};
+
+// Runs `warmup` and then `iterations` (at least 1) pairs of iterations, one of each pair with the
+// hook that sees parameters being read and one without.
+LayerTimes measure_layers(Binding& binding, const Workload& workload, int warmup, int iterations,
+                          const Clock& clock);
+
+}  // namespace skein

@@ -1,0 +1,215 @@
+#include "sim/compute.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "skein/error.h"
+
+namespace skein::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+Layer layer(std::vector<std::int64_t> parameters, Duration forward, Duration backward) {
+  return {"layer", std::move(parameters), forward, backward};
+}
+
+Profile profile_of(std::vector<Layer> layers) {
+  Profile profile;
+  profile.name = "hand";
+  profile.batch = 4;
+  profile.layers = std::move(layers);
+  return profile;
+}
+
+Arena arena_of(const std::vector<std::size_t>& counts) {
+  std::vector<Arena::Parameter> parameters;
+  for (const std::size_t count : counts) parameters.push_back({"p", count});
+  return {parameters, allocate_absent};
+}
+
+// The pieces when every tensor is a bucket; the last tensor comes first.
+std::vector<ComputePlan::Piece> tensor_pieces(const Profile& profile, const Arena& arena) {
+  return ComputePlan(profile, arena).by_bucket(BucketPlan(arena, Fusion::none()));
+}
+
+std::vector<Duration> forwards(const std::vector<ComputePlan::Piece>& pieces) {
+  std::vector<Duration> times;
+  for (const auto& piece : pieces) times.push_back(piece.forward);
+  return times;
+}
+
+std::vector<Duration> backwards(const std::vector<ComputePlan::Piece>& pieces) {
+  std::vector<Duration> times;
+  for (const auto& piece : pieces) times.push_back(piece.backward);
+  return times;
+}
+
+using Times = std::vector<Duration>;
+
+Duration total(const Times& times) {
+  return std::accumulate(times.begin(), times.end(), Duration(0));
+}
+
+// A layer needs both of its tensors before it begins, and gives both gradients when it ends.
+TEST(ComputePlanTest, ALayersTimeIsThatOfItsLastTensor) {
+  const auto pieces = tensor_pieces(profile_of({layer({32, 16}, 3ms, 5ms), layer({64}, 7ms, 11ms)}),
+                                    arena_of({32, 16, 64}));
+  EXPECT_EQ(forwards(pieces), (Times{7ms, 3ms, 0ms}));
+  EXPECT_EQ(backwards(pieces), (Times{11ms, 5ms, 0ms}));
+}
+
+TEST(ComputePlanTest, ALayerWithoutTensorsFollowsTheLayerBeforeItAndDelaysItsGradients) {
+  const auto pieces = tensor_pieces(profile_of({layer({32}, 3ms, 5ms), layer({}, 100ms, 200ms),
+                                                layer({64}, 7ms, 11ms), layer({}, 1000ms, 2000ms)}),
+                                    arena_of({32, 64}));
+  EXPECT_EQ(forwards(pieces), (Times{1007ms, 103ms}));
+  EXPECT_EQ(backwards(pieces), (Times{2011ms, 205ms}));
+}
+
+TEST(ComputePlanTest, BackwardOfWhatComesBeforeTheFirstTensorIsTheTail) {
+  const Profile profile = profile_of({layer({}, 1ms, 2ms), layer({32}, 3ms, 5ms)});
+  const Arena arena = arena_of({32});
+  const ComputePlan plan(profile, arena);
+  EXPECT_EQ(plan.backward_tail(), 2ms);
+  const auto pieces = plan.by_bucket(BucketPlan(arena, Fusion::none()));
+  EXPECT_EQ(forwards(pieces), (Times{4ms}));
+  EXPECT_EQ(backwards(pieces), (Times{5ms}));
+}
+
+TEST(ComputePlanTest, BucketsAddUpTheirTensors) {
+  const Profile profile =
+      profile_of({layer({64}, 1ms, 10ms), layer({64}, 2ms, 20ms), layer({64}, 4ms, 40ms)});
+  const Arena arena = arena_of({64, 64, 64});
+  const BucketPlan plan(arena, Fusion::of(512));  // two tensors reach it
+  ASSERT_EQ(plan.count(), 2);
+  const auto pieces = ComputePlan(profile, arena).by_bucket(plan);
+  EXPECT_EQ(forwards(pieces), (Times{6ms, 1ms}));
+  EXPECT_EQ(backwards(pieces), (Times{60ms, 10ms}));
+}
+
+TEST(ComputePlanTest, OtherTensorsShareTheTotalsBySize) {
+  const Profile profile = profile_of({layer({100}, 10ms, 20ms), layer({}, 2ms, 4ms)});
+  const auto pieces = tensor_pieces(profile, arena_of({16, 48, 32}));
+  EXPECT_EQ(forwards(pieces), (Times{4ms, 6ms, 2ms}));
+  EXPECT_EQ(backwards(pieces), (Times{8ms, 12ms, 4ms}));
+}
+
+TEST(ComputePlanTest, NothingIsLostWhenTotalsAreSpread) {
+  const Profile profile = profile_of({layer({1}, 1000003ns, 2000029ns)});
+  const auto pieces = tensor_pieces(profile, arena_of({7, 11, 13, 17, 1}));
+  EXPECT_EQ(total(forwards(pieces)), 1000003ns);
+  EXPECT_EQ(total(backwards(pieces)), 2000029ns);
+}
+
+TEST(ComputePlanTest, NothingIsLostLayerByLayerInABuiltInModel) {
+  const Profile profile = find_profile("resnet50");
+  std::vector<std::size_t> counts;
+  for (const Layer& each : profile.layers)
+    for (const std::int64_t count : each.parameters)
+      counts.push_back(static_cast<std::size_t>(count));
+  const Arena arena = arena_of(counts);
+  const ComputePlan plan(profile, arena);
+  for (const Fusion& fusion : {Fusion::none(), Fusion()}) {
+    const auto pieces = plan.by_bucket(BucketPlan(arena, fusion));
+    EXPECT_EQ(total(forwards(pieces)), profile.forward());
+    EXPECT_EQ(total(backwards(pieces)) + plan.backward_tail(), profile.backward());
+  }
+}
+
+TEST(EmulatedProfile, IsAThirdForwardAndInProportionToSizes) {
+  const Profile shape =
+      profile_of({layer({50, 50}, 1ms, 1ms), layer({}, 9ms, 9ms), layer({300}, 1ms, 1ms)});
+  const Profile emulated = emulated_profile(shape, 120ms, 32);
+  EXPECT_EQ(emulated.batch, 32);
+  ASSERT_EQ(emulated.layers.size(), 2u);
+  EXPECT_EQ(emulated.layers[0].forward, 10ms);
+  EXPECT_EQ(emulated.layers[1].forward, 30ms);
+  EXPECT_EQ(emulated.layers[0].backward, 20ms);
+  EXPECT_EQ(emulated.layers[1].backward, 60ms);
+  EXPECT_EQ(emulated.parameters(), shape.parameters());
+}
+
+TEST(EmulatedProfile, TakesExactlyTheStep) {
+  const Profile emulated = emulated_profile(
+      profile_of({layer({7}, 0s, 0s), layer({11}, 0s, 0s), layer({3}, 0s, 0s)}), 1000001ns, 1);
+  EXPECT_EQ(emulated.forward() + emulated.backward(), 1000001ns);
+  EXPECT_EQ(emulated.forward(), 333333ns);
+}
+
+TEST(PaceTest, IsTheInverseOfTheSpeedTimesTheFaults) {
+  Pace pace(4, 0, {}, Rng(1));
+  EXPECT_EQ(pace.next_factor(Time()), 0.25);
+  pace.fault_factor = 10;
+  EXPECT_EQ(pace.next_factor(Time() + 1h), 2.5);
+}
+
+TEST(PaceTest, JitterStaysInItsBoundsAroundOne) {
+  Pace pace(2, 0.2, {}, Rng(1));
+  double sum = 0, least = 1e9, most = 0;
+  constexpr int draws = 20000;
+  for (int i = 0; i < draws; ++i) {
+    const double factor = 2 * pace.next_factor(Time());
+    sum += factor;
+    least = std::min(least, factor);
+    most = std::max(most, factor);
+  }
+  EXPECT_GE(least, 0.8);
+  EXPECT_LT(most, 1.2);
+  EXPECT_LT(least, 0.801);
+  EXPECT_GT(most, 1.199);
+  EXPECT_NEAR(sum / draws, 1, 0.003);  // 3.7 standard errors
+}
+
+TEST(PaceTest, IsFixedByItsSeed) {
+  const auto draw = [](std::uint64_t seed) {
+    return Pace(1, 0.2, {}, Rng(seed)).next_factor(Time());
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+}
+
+TEST(PaceTest, SlowdownsTakeTheirPartOfALongTime) {
+  Pace pace(1, 0, {.every = 8s, .lasting = 2s, .factor = 3}, Rng(1));
+  int slow = 0;
+  constexpr int looks = 200000;  // of 100 ms: about 2000 slow periods
+  for (int i = 0; i < looks; ++i) {
+    const double factor = pace.next_factor(Time() + i * 100ms);
+    ASSERT_TRUE(factor == 1 || factor == 3);
+    slow += factor == 3;
+  }
+  EXPECT_NEAR(static_cast<double>(slow) / looks, 0.2, 0.02);  // about 4 standard errors
+}
+
+TEST(PaceTest, SlowPeriodsThatNobodyLookedAtArePassedOver) {
+  const Slowdowns slowdowns{.every = 8s, .lasting = 2s, .factor = 3};
+  Pace often(1, 0, slowdowns, Rng(5)), once(1, 0, slowdowns, Rng(5));
+  double last = 0;
+  for (int i = 0; i <= 1000; ++i) last = often.next_factor(Time() + i * 1s);
+  EXPECT_EQ(once.next_factor(Time() + 1000s), last);
+}
+
+TEST(ParseSlowdowns, HasThreeKeys) {
+  const Slowdowns slowdowns = parse_slowdowns("every=10s,for=2s,factor=4");
+  EXPECT_EQ(slowdowns.every, 10s);
+  EXPECT_EQ(slowdowns.lasting, 2s);
+  EXPECT_EQ(slowdowns.factor, 4);
+  EXPECT_EQ(parse_slowdowns("every=10s,for=2s").factor, 3);
+}
+
+TEST(ParseSlowdowns, ErrorsNameTheOption) {
+  for (const char* text : {"", "every=10s", "for=2s", "every=0s,for=2s", "every=1s,for=0s",
+                           "every=1s,for=2s,factor=0.5", "every=1,for=2s", "every=1s,for=2s,x=1"}) {
+    try {
+      parse_slowdowns(text);
+      ADD_FAILURE() << "'" << text << "' was accepted";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(std::string(error.what()).find("--slowdowns"), 0u) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::sim
