@@ -103,7 +103,8 @@ Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span buffe
     co_return;
   }
   if (rank < extra) co_await fabric.receive_into(operation, rank + power, buffer, Combine::add);
-  const auto memory = fabric.allocate(buffer.count);
+  const auto memory = buffer.device == Device::absent ? allocate_absent(buffer.count)
+                                                      : fabric.allocate(buffer.count);
   const Span mine = memory->span();
   for (int distance = 1; distance < power; distance *= 2) {
     copy(mine, buffer);  // the peer reads this while our own sum goes on

@@ -165,6 +165,7 @@ std::string describe(const Fault& fault) {
 
 std::string describe(const std::vector<Fault>& faults) {
   std::vector<std::string> texts;
+  texts.reserve(faults.size());
   for (const Fault& fault : faults) texts.push_back(describe(fault));
   return fmt::format("{}", fmt::join(texts, "; "));
 }

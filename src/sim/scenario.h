@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,7 @@ struct Scenario {
   std::int64_t samples = 0;  // over all workers
   Duration time{};           // virtual
   double target_loss = 0, target_accuracy = 0;
+  std::uint64_t most_events = std::numeric_limits<std::uint64_t>::max();  // more: it hangs
 
   // When the models are looked at from outside; that takes no time. One of the two, or neither.
   Duration observe_time{};

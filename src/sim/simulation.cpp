@@ -79,6 +79,7 @@ class Simulation final : public VirtualWorker::Listener {
     observe();
     if (scenario_.observe_time.count() > 0) observe_regularly();
     Engine::Limits limits;
+    limits.events = scenario_.most_events;
     if (scenario_.time.count() > 0) limits.until = Time() + scenario_.time;
     const auto end = cluster_.engine().run([this] { return finished(); }, limits);
     observe_end();
@@ -219,10 +220,12 @@ void Simulation::start_fault(const Fault& fault, int rank) {
     case Kind::delay:
       cluster_.add_delay(rank, fault.extra);
       return later([this, rank, extra = fault.extra] { cluster_.add_delay(rank, -extra); });
-    case Kind::slow:
-      worker(rank).pace().fault_factor *= fault.factor;
-      return later(
-          [this, rank, factor = fault.factor] { worker(rank).pace().fault_factor /= factor; });
+    case Kind::slow: {
+      // A process that was started anew meanwhile is not the one that was slow.
+      Pace& pace = worker(rank).pace();
+      pace.fault_factor *= fault.factor;
+      return later([&pace, factor = fault.factor] { pace.fault_factor /= factor; });
+    }
     case Kind::partition:
       return;
   }
@@ -255,7 +258,7 @@ void Simulation::collect(Engine::End end) {
   }
   for (const Slot& slot : replicas_.front()->arena().slots())
     report_.parameters += static_cast<std::int64_t>(slot.range.count);
-  report_.hung = end == Engine::End::idle && !finished();
+  report_.hung = (end == Engine::End::idle || end == Engine::End::events) && !finished();
   report_.time = cluster_.engine().now() - Time();
   if (last > first)
     report_.samples_per_second = static_cast<double>(report_.samples) / seconds(last - first);

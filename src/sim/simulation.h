@@ -42,7 +42,8 @@ struct Report {
   std::uint64_t events = 0, hash = 0;
   double wall_seconds = 0;
   std::map<std::string, double> figures;  // of rank 0's strategy
-  bool hung = false;      // somebody waited, with nothing left that could happen: a bug in Skein
+  // Somebody waited with nothing left that could happen, or things happened without end: a bug.
+  bool hung = false;
   int first_failed = -1;  // rank, or -1
 
   // Whom others waited for in vain: taken by a fault, or never heard of again.

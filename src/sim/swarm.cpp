@@ -150,6 +150,7 @@ Draw draw(std::uint64_t seed) {
       scenario.speeds.push_back(rng.uniform(0.5, 4));
   if (rng.below(4) == 0) scenario.slowdowns = {20ms, 10ms, rng.uniform(1, 5)};
   scenario.strategy_settings["fusion"] = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
+  scenario.most_events = 100'000'000;
   scenario.patience = between(rng, 30s, 120s);
   scenario.optimizer = [](std::size_t size) {
     return std::make_unique<Sgd>(size, SgdOptions{0.9, 0, false});

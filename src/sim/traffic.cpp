@@ -113,6 +113,8 @@ void Traffic::find_rates() {
         share = offer;
       }
     }
+    SKEIN_CHECK(tightest, "{} flows without a rate pass no link",
+                component_flows_.size() - settled);
     for (const FlowId id : tightest->flows) {
       Flow& flow = flows_[id];
       if (flow.fixed) continue;

@@ -217,17 +217,27 @@ TEST_F(EngineTest, IdleMeansThatNobodyCouldEverGoOn) {
   engine.stop(0);
 }
 
-// A deadline that stays while short timers come and go is one event, not one per timer.
+// A deadline that stays while short timers and signals come and go is one event, not one for each.
 TEST_F(EngineTest, ALongTimerIsScheduledOnce) {
   engine.add_loop();
+  Signal signal(engine.loop(0));
+  const auto notify = [&] {
+    signal.notify_all();
+    engine.wake(0);
+  };
   const auto naps = [&]() -> Task<> {
-    for (int i = 0; i < 1000; ++i) co_await engine.loop(0).sleep_for(1ms);
+    for (int i = 0; i < 1000; ++i) {
+      co_await engine.loop(0).sleep_for(1ms);
+      engine.schedule(engine.now() + 1ms, notify);
+      co_await signal.wait();
+    }
   };
   spawn(0, note_after(0, 1h, "long"));
   spawn(0, naps());
   run();
-  // 1001 timers, 1001 resumptions and 2 beginnings.
-  EXPECT_EQ(engine.events(), 2004u);
+  EXPECT_EQ(log, (Log{"long@3600000"}));
+  // 2 beginnings; 1001 timers and 1000 notices, each of which resumes a coroutine.
+  EXPECT_EQ(engine.events(), 2u + 2 * 2001);
 }
 
 TEST_F(EngineTest, TheHashDependsOnEveryWordAndOnTime) {
