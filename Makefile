@@ -43,6 +43,7 @@ bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	@cmake --preset release >/dev/null && cmake --build build
 	@for program in build/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
+	@for script in bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script build/skein || exit 1; echo; done
 
 SEEDS := 1001..50000
 soak: build

@@ -31,7 +31,8 @@ def main():
         for model, batch, step, links in CASES:
             for workers in (2, 4):
                 profile = os.path.join(folder, "profile.json")
-                run(skein, folder, "profile", "--model", model, "--batch", str(batch), "--workers", "2", "--out", profile)
+                run(skein, folder, "profile", "--model", model, "--batch", str(batch), "--workers", "2", "--pause", "20ms",
+                    "--out", profile)
                 # Two cores cannot compute for four workers at once: there the computation is emulated in both worlds.
                 pace = ["--emulate-step", step] if workers > 2 else []
                 for link in links:

@@ -96,6 +96,8 @@ class ProfileCommand {
                      "how many to take the medians of");
     options_.integer("--warmup", measured_.warmup, 0, 1'000'000, "N",
                      "iterations before those, which do not count");
+    options_.duration("--pause", measured_.pause,
+                      "idle before each update, as a run that waits for its network: caches cool");
     options_.group("Profiles");
     options_.choice("--builtin", builtin_, sim::builtin_profile_names(),
                     "show this profile and measure nothing");
@@ -124,7 +126,7 @@ class ProfileCommand {
  private:
   void check_nothing_to_measure() const {
     for (const char* name : {"--model", "--data", "--set", "--batch", "--optimizer", "--workers",
-                             "--threads", "--iterations", "--warmup"})
+                             "--threads", "--iterations", "--warmup", "--pause"})
       if (options_.given(name))
         throw ConfigError(fmt::format("{}: --builtin {} measures nothing; leave out one of the two",
                                       name, builtin_));

@@ -16,6 +16,9 @@ struct ProfileOptions {
   TrainOptions job;  // its model, data, settings, seed, threads, batch and optimizer count
   int iterations = 20;
   int warmup = 5;  // iterations before those, which do not count
+  // Idle between backward and update, as in a run that waits for its network: what the processor
+  // computes after a wait it computes with cold caches.
+  std::chrono::nanoseconds pause{0};
 };
 
 // Trains the job's model on real data for a while, each worker on its own, and returns how long the

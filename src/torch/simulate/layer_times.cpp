@@ -103,6 +103,7 @@ void LayerTimer::iterate(bool with_reads) {
   loss.backward();
   backward_.end = clock_.now();
 
+  workload_.wait();
   const Time begin = clock_.now();
   workload_.update();
   update_ = clock_.now() - begin;

@@ -17,6 +17,7 @@ struct Workload {
   std::function<void()> load;              // gets the next batch; not timed
   std::function<torch::Tensor()> forward;  // its loss
   std::function<void()> update;            // leaves the gradients zero
+  std::function<void()> wait = [] {};      // between backward and update; not timed
 };
 
 struct LayerTimes {

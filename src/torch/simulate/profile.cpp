@@ -2,7 +2,9 @@
 
 #include <fstream>
 #include <numeric>
+#include <thread>
 
+#include "core/units.h"
 #include "data/open.h"
 #include "models/model.h"
 #include "sim/partition.h"
@@ -34,6 +36,7 @@ std::string describe_source(const ProfileOptions& options, const std::string& da
   for (const auto& [key, value] : job.model_settings) out += fmt::format(" {}={}", key, value);
   out += fmt::format(" on {}, batch {}, ", data, job.batch);
   if (workers > 1) out += counted(workers, "worker") + " at once, ";
+  if (options.pause.count() > 0) out += print_duration(options.pause) + " pauses, ";
   out += fmt::format("{}, {}, {}", counted(job.threads, "thread"),
                      counted(options.iterations, "iteration"), processor_name());
   if (!in_order) out += "; layers in order of registration, which is not that of their use";
@@ -69,6 +72,8 @@ sim::Profile measure_profile(const ProfileOptions& options, World& world) {
     ++context.step;
     optimizer->update({0, arena.size()}, arena.parameters(), arena.gradients(), context);
   };
+  if (options.pause.count() > 0)
+    workload.wait = [&] { std::this_thread::sleep_for(options.pause); };
   world.barrier();
   LayerTimes times =
       measure_layers(binding, workload, options.warmup, options.iterations, SteadyClock());
