@@ -103,7 +103,8 @@ std::string worker_table(const Json& rows) {
         "\n{:>6}{:>12}{:>6.1f} %{:>14.2f}{:>12}", row["rank"].get<int>(),
         row["samples"].get<std::int64_t>(), 100 * row["busy_fraction"].get<double>(),
         row["exposed_comm_ms"].get<double>(), print_bytes(row["bytes_sent"].get<double>()));
-    if (row["outcome"] != "completed") text += "  " + row["outcome"].get<std::string>();
+    if (row["outcome"] == "failed" || row["outcome"] == "crashed")
+      text += "  " + row["outcome"].get<std::string>();
   }
   return text;
 }

@@ -130,6 +130,14 @@ std::string check_time(const Scenario& scenario, const Report& report, Duration 
                                             seconds(report.time), seconds(limit));
 }
 
+std::string broken_promise(const Draw& draw, const Report& report) {
+  if (report.hung) return "hangs";
+  std::string broken = check_workers(draw.scenario, report);
+  if (broken.empty()) broken = check_time(draw.scenario, report, calm_length(draw));
+  if (broken.empty() && all_pass(draw.scenario)) broken = check_completed(draw.scenario, report);
+  return broken;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -180,17 +188,8 @@ Verdict judge(const Draw& draw) {
     return simulate(draw.scenario, objective.get());
   };
   Verdict verdict{"", run()};
-  const Report& report = verdict.report;
-  if (report.hung)
-    verdict.broken = "hangs";
-  else if (verdict.broken = check_workers(draw.scenario, report); !verdict.broken.empty())
-    return verdict;
-  else if (verdict.broken = check_time(draw.scenario, report, calm_length(draw));
-           !verdict.broken.empty())
-    return verdict;
-  else if (all_pass(draw.scenario))
-    verdict.broken = check_completed(draw.scenario, report);
-  if (verdict.broken.empty() && draw.scenario.seed % 8 == 0 && run().hash != report.hash)
+  verdict.broken = broken_promise(draw, verdict.report);
+  if (verdict.broken.empty() && draw.scenario.seed % 8 == 0 && run().hash != verdict.report.hash)
     verdict.broken = "another hash the second time";
   return verdict;
 }

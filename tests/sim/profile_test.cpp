@@ -393,9 +393,7 @@ TEST_F(ProfileFile, MustBeAReadableFile) {
 }
 
 TEST_F(ProfileFile, MustBeJson) {
-  EXPECT_EQ(refusal(""),
-            "p.json: not JSON: parse error at line 1, column 1: syntax error while parsing value - "
-            "unexpected end of input; expected '[', '{', or a literal");
+  EXPECT_EQ(refusal("").substr(0, 49), "p.json: not JSON: parse error at line 1, column 1");
   EXPECT_EQ(refusal("{\"name\": \"n\",\n \"batch\" 8}").substr(0, 50),
             "p.json: not JSON: parse error at line 2, column 10");
   EXPECT_EQ(refusal("{} {}").substr(0, 49), "p.json: not JSON: parse error at line 1, column 4");
