@@ -16,4 +16,10 @@ inline float clip_scale(double squared_norm, double max_norm) {
   return scale > 1 ? 1.0F : static_cast<float>(scale);
 }
 
+// `gradient_scale` as it must be so that gradients of that squared norm, once scaled, are clipped.
+inline float clipped(float gradient_scale, double squared_norm, double max_norm) {
+  const auto scale = static_cast<double>(gradient_scale);
+  return gradient_scale * clip_scale(squared_norm * scale * scale, max_norm);
+}
+
 }  // namespace skein

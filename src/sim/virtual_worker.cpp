@@ -118,8 +118,8 @@ Task<> VirtualWorker::step() {
   const std::int64_t left =
       scenario_.samples > 0 ? scenario_.samples - worker_.progress.samples : all;
   const std::int64_t samples = share_of(strategy_->split(std::min(all, left)), rank_).count;
-  co_await waiting_for(strategy_->begin_step(samples));
   pieces_ = compute_.by_bucket(strategy_->plan());
+  bool begun = false;
   const Time begin = now();
   const Duration exposed = figures_.exposed;
   const auto parts = even_shares(samples, scenario_.accumulate);
@@ -130,11 +130,13 @@ Task<> VirtualWorker::step() {
     const double factor = pace_.next_factor(now()) * static_cast<double>(parts[pass]) /
                           static_cast<double>(scenario_.profile.batch);
     co_await forward(factor, pass == 0);
+    if (!std::exchange(begun, true)) co_await waiting_for(strategy_->begin_step(samples));
     // Samples are drawn, and weigh, once a step: the mean over all passes is what counts.
     if (pass == 0) replica_.gradient(samples);
     co_await backward(factor, pass + 1 == passes);
     ++figures_.micro_batches;
   }
+  if (!begun) co_await waiting_for(strategy_->begin_step(samples));
   worker_.meters.computed(now() - begin - (figures_.exposed - exposed), samples);
   const Duration updating = worker_.meters.update;
   const Time waiting = now();

@@ -5,6 +5,7 @@
 
 #include "skein/error.h"
 #include "strategy/allreduce.h"
+#include "strategy/dear.h"
 
 namespace skein {
 namespace {
@@ -24,7 +25,7 @@ Entry entry(const char* name) {
 }
 
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all{entry<AllReduce>("allreduce")};
+  static const std::vector<Entry> all{entry<AllReduce>("allreduce"), entry<Dear>("dear")};
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include "strategy/strategy.h"
 
+#include "kernels/kernels.h"
 #include "schedule/shares.h"
 
 namespace skein {
@@ -11,5 +12,38 @@ std::vector<std::int64_t> Strategy::split(std::int64_t samples) {
 Task<> Strategy::need(int) { co_return; }
 Task<> Strategy::flush() { co_return; }
 Task<> Strategy::background() { co_return; }
+
+namespace {
+
+// Calls visit(part of the plane, part of the state vectors) for everything the optimizer owns.
+template <typename Visit>
+void for_owned(const Optimizer& optimizer, Visit visit) {
+  std::size_t offset = 0;
+  for (const Range& range : optimizer.owned()) {
+    visit(range, Range{offset, range.count});
+    offset += range.count;
+  }
+}
+
+}  // namespace
+
+Task<> Strategy::whole_state(OptimizerState& state) {
+  Optimizer& optimizer = worker_.optimizer();
+  for (const auto& [name, vector] : optimizer.state()) {
+    auto& plane = state[name];
+    plane = allocate_on_heap(worker_.arena().size());
+    for_owned(optimizer, [&](Range in_plane, Range in_vector) {
+      copy(plane->span().at(in_plane), vector.at(in_vector));
+    });
+  }
+  co_return;
+}
+
+void restore_state(Optimizer& optimizer, const OptimizerState& state) {
+  for (const auto& [name, vector] : optimizer.state())
+    for_owned(optimizer, [&](Range in_plane, Range in_vector) {
+      copy(vector.at(in_vector), state.at(name)->span().at(in_plane));
+    });
+}
 
 }  // namespace skein

@@ -1,8 +1,9 @@
 // How the workers of a run turn their gradients into one model.
 //
 // A driver (the trainer of a real run, or the virtual cluster) calls, for every step and in this
-// order: begin_step, need for each bucket before forward reads it, gradient_ready for each bucket
-// during backward, end_step. Only the driver's loop calls a strategy, so it needs no locks.
+// order: need for each bucket before forward reads it, begin_step when backward begins,
+// gradient_ready for each bucket during backward, end_step. Only the driver's loop calls a
+// strategy, so it needs no locks.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,12 @@ namespace skein {
 
 inline constexpr std::int64_t kUnknown = -1;
 
+// Planes of the whole model, by the names of Optimizer::state().
+using OptimizerState = std::map<std::string, std::unique_ptr<Memory>>;
+
+// Copies from `state` what this optimizer owns of it. Requires a plane for each of its vectors.
+void restore_state(Optimizer& optimizer, const OptimizerState& state);
+
 class Strategy {
  public:
   explicit Strategy(Worker& worker) : worker_(worker) {}
@@ -31,8 +38,8 @@ class Strategy {
   // How many of the next global batch's samples each rank should take; the same on all ranks.
   virtual std::vector<std::int64_t> split(std::int64_t samples);
 
-  // A step begins in which this rank will compute `samples` samples: kUnknown if nobody can say
-  // yet, then nothing is sent before end_step.
+  // The backward of a step begins, in which this rank will compute `samples` samples: kUnknown if
+  // nobody can say yet, then nothing is sent before end_step.
   virtual Task<> begin_step(std::int64_t samples) = 0;
 
   // Ends when forward may read the bucket's parameters.
@@ -48,6 +55,10 @@ class Strategy {
 
   // Leaves the model that should be evaluated or saved: every update applied, replicas equal.
   virtual Task<> flush();
+
+  // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
+  // which part of it. All workers call it, between steps.
+  virtual Task<> whole_state(OptimizerState& state);
 
   // What a strategy does besides, from the start of a run to its end.
   virtual Task<> background();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/kernels.h"
 #include "strategy/registry.h"
@@ -22,11 +23,14 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module,
       arrivals_(static_cast<std::size_t>(binding_.slots())) {
   start_from_rank_0();
   hooks_ = std::make_unique<GradientHooks>(binding_, [this](int slot) { on_gradient(slot); });
+  if (strategy_->waits_for_reads())
+    reads_ = std::make_unique<ReadHook>(binding_, [this](int slot) { on_read(slot); });
   courier().with_loop([this] { world_.impl().loop().spawn_background(strategy_->background()); });
   compute_from_ = world_.impl().loop().now();
 }
 
 Distributed::Impl::~Impl() {
+  reads_.reset();
   // The strategy's jobs refer to what is about to go.
   courier().with_loop([this] { world_.impl().loop().abandon_jobs(); });
 }
@@ -97,11 +101,49 @@ void Distributed::Impl::on_gradient(int slot) {
     courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
 }
 
+// From a step on, the first operator that reads a parameter waits until it is that step's.
+void Distributed::Impl::watch_reads() {
+  if (!reads_) return;
+  unread_.assign(static_cast<std::size_t>(strategy_->plan().count()), true);
+  unread_count_ = strategy_->plan().count();
+  reads_->activate();
+}
+
+void Distributed::Impl::on_read(int slot) {
+  const std::lock_guard lock(reading_);
+  if (unread_count_ == 0) return;  // another thread has read the last meanwhile
+  const int bucket = strategy_->plan().bucket_of(slot);
+  if (!unread_[static_cast<std::size_t>(bucket)]) return;
+  if (before_read) before_read(slot);
+  const Time begin = world_.impl().loop().now();
+  courier().wait(strategy_->need(bucket));
+  const Time end = world_.impl().loop().now();
+  if (after_read) after_read(end - begin);
+  exposed_ += end - begin;
+  read_wait_ += end - begin;
+  trace_.span(Lane::wait, "read", begin, end);
+  unread_[static_cast<std::size_t>(bucket)] = false;
+  if (--unread_count_ == 0) reads_->deactivate();
+}
+
+// Nothing is on its way any more.
+void Distributed::Impl::all_read() {
+  if (!reads_) return;
+  const std::lock_guard lock(reading_);
+  unread_count_ = 0;
+  reads_->deactivate();
+}
+
 void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
-  worker_.meters.computed(world_.impl().loop().now() - compute_from_, samples);
+  // Torch lets forward go on after a read that failed: its result is worthless.
+  if (reads_)
+    if (const auto error = reads_->take_error()) std::rethrow_exception(error);
+  const Duration waited = std::exchange(read_wait_, Duration(0));
+  worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
   if (!begun_) expected_ = samples;
   begin_step_once();
+  all_read();
   binding_.rebind_parameters();
   binding_.rebind_gradients();
   Board& board = world_.impl().board();
@@ -113,6 +155,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Time end = loop.now();
   exposed_ += end - begin - (worker_.meters.update - updated);
   trace_.span(Lane::wait, "step", begin, end);
+  watch_reads();
   begun_ = false;
   expected_ = samples;
   compute_from_ = end;
@@ -120,7 +163,16 @@ void Distributed::Impl::step(std::int64_t samples) {
   board.set_phase(Phase::forward);
 }
 
-void Distributed::Impl::flush() { courier().wait(strategy_->flush()); }
+void Distributed::Impl::flush() {
+  courier().wait(strategy_->flush());
+  all_read();
+}
+
+OptimizerState Distributed::Impl::optimizer_state() {
+  OptimizerState state;
+  courier().wait(strategy_->whole_state(state));
+  return state;
+}
 
 std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   const torch::NoGradGuard no_grad;
@@ -161,6 +213,7 @@ std::vector<NamedTensor> Distributed::Impl::tensors_to_save() {
 }
 
 void Distributed::Impl::verify_replicas() {
+  flush();
   const Span mine = binding_.arena().parameters();
   const auto memory = allocate_on_heap(mine.count);
   const Span rank_0 = memory->span();

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "core/trace.h"
@@ -13,6 +14,7 @@
 #include "strategy/strategy.h"
 #include "torch/binding.h"
 #include "torch/gradient_hooks.h"
+#include "torch/read_hook.h"
 
 namespace skein {
 
@@ -36,6 +38,9 @@ class Distributed::Impl {
   // The module's tensors under their names, with those buffers in place of the live ones.
   std::vector<NamedTensor> tensors_to_save();
 
+  // The optimizer's state as planes of the whole model, on every worker. All call it.
+  OptimizerState optimizer_state();
+
   // Throws Error, naming the parameter, unless all workers' parameters are bit-equal.
   void verify_replicas();
 
@@ -52,6 +57,9 @@ class Distributed::Impl {
   // Called in backward before the slot's gradient is reported: where emulated computation takes its
   // time.
   std::function<void(int slot)> before_gradient;
+  // Called in forward before a read of the slot that may wait, and after with how long it did.
+  std::function<void(int slot)> before_read;
+  std::function<void(Duration waited)> after_read;
 
  private:
   // Strategies hold a reference to a trace for life; the target may come later.
@@ -68,6 +76,9 @@ class Distributed::Impl {
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
   void on_gradient(int slot);
+  void on_read(int slot);
+  void watch_reads();
+  void all_read();
 
   World& world_;
   torch::nn::Module& module_;
@@ -77,6 +88,13 @@ class Distributed::Impl {
   Worker worker_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<GradientHooks> hooks_;
+
+  // Reads of parameters while an update may be on its way; null for strategies that never wait.
+  std::unique_ptr<ReadHook> reads_;
+  std::mutex reading_;        // one read at a time waits
+  std::vector<bool> unread_;  // buckets that nobody has read since the last step
+  int unread_count_ = 0;
+  Duration read_wait_{};  // in this step
 
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step

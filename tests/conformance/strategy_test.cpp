@@ -67,6 +67,8 @@ struct Rank {
 
   // Reports the buckets in an order of this rank's own.
   Task<> step(std::int64_t expected, std::int64_t samples, int number) {
+    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
+      co_await strategy->need(bucket);
     co_await strategy->begin_step(expected);
     if (samples > 0) set_gradient(arena, arena.gradients(), worker.rank(), number);
     Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
@@ -99,9 +101,10 @@ Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
     if (memory->span()[i] != mine[i]) throw Error("replicas differ at " + std::to_string(i));
 }
 
-class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
+class Strategies : public testing::TestWithParam<std::tuple<World, int, std::string>> {
  protected:
   int size() const { return std::get<1>(GetParam()); }
+  const std::string& strategy() const { return std::get<2>(GetParam()); }
   void run_all_ok(const Body& body) {
     const auto outcomes = std::get<0>(GetParam()).run(size(), body);
     for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.ok) << outcome.error;
@@ -110,8 +113,8 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
   // Five steps whose batch sizes on rank r are given by `samples(step, rank)`.
   void equals_reference(const StrategyOptions& options, double clip, bool announced,
                         const std::function<std::int64_t(int, int)>& samples) {
-    run_all_ok([=](Fabric& fabric) -> Task<> {
-      Rank rank(fabric, "allreduce", options, clip);
+    run_all_ok([=, name = strategy()](Fabric& fabric) -> Task<> {
+      Rank rank(fabric, name, options, clip);
       Reference reference;
       std::int64_t last = kUnknown, all = 0;
       for (int step = 1; step <= 5; ++step) {
@@ -119,6 +122,7 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
         for (int r = 0; r < fabric.size(); ++r) batch.push_back(samples(step, r));
         const std::int64_t own = batch[static_cast<std::size_t>(fabric.rank())];
         co_await rank.step(announced ? own : last, own, step);
+        co_await rank.strategy->flush();
         reference.step(batch, step, clip);
         compare(rank.arena.parameters(), reference.arena.parameters());
         co_await compare_with_rank_0(fabric, rank.arena.parameters());
@@ -135,49 +139,50 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int>> {
 // What takes a peer to be seen.
 class StrategiesOfPeers : public Strategies {};
 
-TEST_P(Strategies, AllReduceEqualsOneProcessWithTheWholeBatch) {
+TEST_P(Strategies, EqualsOneProcessWithTheWholeBatch) {
   for (const char* fusion : {"auto", "none", "64KB"})
     equals_reference({{"fusion", fusion}}, 0, true, [](int, int) { return 16; });
 }
 
-TEST_P(Strategies, AllReduceWeighsBySamples) {
+TEST_P(Strategies, WeighsBySamples) {
   equals_reference({}, 0, true, [](int step, int rank) { return 3 + step + 5 * rank; });
 }
 
-TEST_P(Strategies, AllReduceTakesRanksWithoutSamples) {
+TEST_P(Strategies, TakesRanksWithoutSamples) {
   equals_reference({}, 0, true, [](int step, int rank) {
     return (rank + step) % 2 == 0 ? 4 : rank == 0 ? 1 : 0;
   });
 }
 
-TEST_P(Strategies, AllReduceClipsByTheGlobalNorm) {
+TEST_P(Strategies, ClipsByTheGlobalNorm) {
   equals_reference({{"fusion", "64KB"}}, 1.5, true, [](int, int rank) { return 8 + rank; });
 }
 
-TEST_P(Strategies, AllReduceNeedsNoAnnouncementWhileSharesStayInProportion) {
+TEST_P(Strategies, NeedsNoAnnouncementWhileSharesStayInProportion) {
   equals_reference({}, 0, false, [](int step, int) { return step == 5 ? 6 : 12; });
 }
 
-TEST_P(Strategies, AllReduceWithoutOverlapGivesTheSame) {
+TEST_P(Strategies, WithoutOverlapGivesTheSame) {
   equals_reference({{"overlap", "false"}}, 0, true,
                    [](int step, int rank) { return 1 + step * rank; });
 }
 
-TEST_P(StrategiesOfPeers, AllReduceRefusesSharesThatDifferFromThoseAnnounced) {
-  const auto outcomes = std::get<0>(GetParam()).run(size(), [](Fabric& fabric) -> Task<> {
-    Rank rank(fabric, "allreduce", {});
-    co_await rank.step(8, fabric.rank() == 1 ? 5 : 8, 1);
-    co_await rank.step(8, 8, 2);
-  });
+TEST_P(StrategiesOfPeers, RefusesSharesThatDifferFromThoseAnnounced) {
+  const auto outcomes =
+      std::get<0>(GetParam()).run(size(), [name = strategy()](Fabric& fabric) -> Task<> {
+        Rank rank(fabric, name, {});
+        co_await rank.step(8, fabric.rank() == 1 ? 5 : 8, 1);
+        co_await rank.step(8, 8, 2);
+      });
   for (const Outcome& outcome : outcomes)
     EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 5"),
               std::string::npos)
         << outcome.error << " signal " << outcome.signal;
 }
 
-TEST_P(Strategies, AllReduceStopsEverywhereAfterTheSameStep) {
-  run_all_ok([](Fabric& fabric) -> Task<> {
-    Rank rank(fabric, "allreduce", {});
+TEST_P(Strategies, StopsEverywhereAfterTheSameStep) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {});
     int steps = 0;
     for (; !rank.worker.all_stop && steps < 10; ++steps) {
       rank.worker.wants_to_stop = fabric.rank() == fabric.size() - 1 && steps == 3;
@@ -188,8 +193,8 @@ TEST_P(Strategies, AllReduceStopsEverywhereAfterTheSameStep) {
 }
 
 TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
-  run_all_ok([](Fabric& fabric) -> Task<> {
-    Rank rank(fabric, "allreduce", {{"balance", "true"}});
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"balance", "true"}});
     const double speed = fabric.rank() == 0 ? 100 : 300;
     const std::int64_t batch = 64;
     for (int step = 1; step <= 3; ++step) {
@@ -205,15 +210,62 @@ TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
+// Sharding moves work, never bits: whatever the batches, with clipping and without.
+TEST_P(StrategiesOfPeers, HasTheBitsOfAllReduce) {
+  for (const double clip : {0.0, 1.5})
+    run_all_ok([clip, name = strategy()](Fabric& fabric) -> Task<> {
+      const StrategyOptions options{{"fusion", "64KB"}};
+      Rank rank(fabric, name, options, clip);
+      std::vector<std::vector<float>> models;
+      for (int step = 1; step <= 6; ++step) {
+        co_await rank.step(4 + fabric.rank() * step, 4 + fabric.rank() * step, step);
+        co_await rank.strategy->flush();
+        models.emplace_back(rank.arena.parameters().begin(), rank.arena.parameters().end());
+      }
+      Rank plain(fabric, "allreduce", options, clip);
+      for (int step = 1; step <= 6; ++step) {
+        co_await plain.step(4 + fabric.rank() * step, 4 + fabric.rank() * step, step);
+        const Span model = plain.arena.parameters();
+        for (std::size_t i = 0; i < model.count; ++i)
+          if (model[i] != models[static_cast<std::size_t>(step - 1)][i])
+            throw Error("step " + std::to_string(step) + ": bits differ at " + std::to_string(i));
+      }
+    });
+}
+
+// As a checkpoint needs it: the same whole on every worker, and the same again after a round trip.
+TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"fusion", "64KB"}});
+    Reference reference;
+    for (int step = 1; step <= 3; ++step) {
+      co_await rank.step(8, 8, step);
+      reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
+                     0);
+    }
+    OptimizerState state;
+    co_await rank.strategy->whole_state(state);
+    compare(state.at("momentum")->span(), reference.optimizer.state().at("momentum"));
+    const Span own = rank.optimizer.state().at("momentum");
+    const std::vector<float> before(own.begin(), own.end());
+    fill(own, 0);
+    restore_state(rank.optimizer, state);
+    if (!std::equal(own.begin(), own.end(), before.begin())) throw Error("another state");
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
+         std::get<2>(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Strategies,
-                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4)),
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4),
+                                          testing::Values("allreduce", "dear")),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Worlds, StrategiesOfPeers,
-                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4)),
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
+                                          testing::Values("allreduce", "dear")),
                          name_of);
 
 }  // namespace

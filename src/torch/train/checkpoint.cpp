@@ -18,12 +18,14 @@ using Json = nlohmann::json;
 
 constexpr const char* kGenerator = "torch_generator";
 
-// Optimizer state by parameter and with its shape, so that it fits any layout of the arena.
-std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
+// The optimizer's state as planes of the whole model, cut by parameter and with its shape, so that
+// it fits any layout of the arena and any number of workers.
+std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const OptimizerState& state) {
   std::vector<NamedTensor> tensors;
-  for (const auto& [name, vector] : run.optimizer().state()) {
+  for (const auto& [name, plane] : state) {
+    const Span whole = plane->span();
     const torch::Tensor flat =
-        torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
+        torch::from_blob(whole.data, {static_cast<std::int64_t>(whole.count)});
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
       tensors.push_back({name + "/" + run.binding().names_of_slot(slot).front(),
@@ -112,6 +114,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   world.impl().board().set_phase(Phase::saving);
   run.flush();
   const auto tensors = run.tensors_to_save();
+  const OptimizerState optimizer = run.optimizer_state();
   const fs::path folder = out / "checkpoints";
   const fs::path unfinished = folder / fmt::format("unfinished-{}", state.progress.samples);
   const fs::path finished = folder / std::to_string(state.progress.samples);
@@ -124,7 +127,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
                     own_tensors(run));
   if (world.rank() == 0) {
     write_safetensors(unfinished / "model.safetensors", tensors);
-    write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run));
+    write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run, optimizer));
     const Json json{{"samples", state.progress.samples},
                     {"steps", state.progress.steps},
                     {"reference", state.progress.reference},
@@ -169,8 +172,11 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
   }
   check_identity(state_path, state.identity, identity);
   load_into_module(run.module(), read_safetensors(checkpoint / "model.safetensors"));
+  const OptimizerState optimizer = run.optimizer_state();
   copy_all(checkpoint / "optimizer.safetensors",
-           read_safetensors(checkpoint / "optimizer.safetensors"), optimizer_tensors(run));
+           read_safetensors(checkpoint / "optimizer.safetensors"),
+           optimizer_tensors(run, optimizer));
+  restore_state(run.optimizer(), optimizer);
   // With another number of workers nobody can go on with the old ones' own state: the averages do.
   if (json.value("workers", 0) == run.world().size()) {
     const fs::path own = checkpoint / fmt::format("rank-{}.safetensors", run.world().rank());

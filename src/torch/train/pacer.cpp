@@ -25,6 +25,15 @@ void Pacer::begin(std::int64_t samples) {
   target_ = from_seconds(per_sample * static_cast<double>(samples));
 }
 
+void Pacer::reading(int slot) {
+  if (!active()) return;
+  double before = 0;
+  for (int i = 0; i < slot; ++i) before += weight_[static_cast<std::size_t>(i)];
+  sleep_until(begin_ + from_seconds(seconds(target_) * before / 3));
+}
+
+void Pacer::waited(Duration time) { begin_ += time; }
+
 void Pacer::forward_done() {
   if (active()) sleep_until(begin_ + target_ / 3);
 }

@@ -21,6 +21,8 @@ class Pacer {
 
   bool active() const { return step_ > Duration(0) || slowdown_ > 1; }
   void begin(std::int64_t samples);  // before forward
+  void reading(int slot);            // in forward, before a read that may wait
+  void waited(Duration time);        // and after it: the computation goes on that much later
   void forward_done();
   void gradient_done(int slot);  // in backward
   void backward_done();

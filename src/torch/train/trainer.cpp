@@ -68,7 +68,11 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   pacer_ =
       std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
                               speed_of(options, world.rank()), slowdown_of(options, world.rank()));
-  if (pacer_->active()) run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
+  if (pacer_->active()) {
+    run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
+    run.before_read = [this](int slot) { pacer_->reading(slot); };
+    run.after_read = [this](Duration waited) { pacer_->waited(waited); };
+  }
   if (!options.trace.empty()) {
     trace_ = std::make_unique<TraceRecorder>(world.rank());
     run.trace_to(trace_.get());
@@ -165,6 +169,7 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
   run_->accumulate(static_cast<int>(std::max<std::size_t>(1, part.pieces.size())));
   run_->expect(part.samples);
   const Time begin = now();
+  const Duration waited = run_->impl().exposed_communication();
   loss_ = 0;
   for (std::size_t i = 0; i < part.pieces.size(); ++i) {
     const double weight =
@@ -175,7 +180,7 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
     micro_batch(part.pieces[i], next, weight);
   }
   const Duration updated = run_->impl().worker().meters.update;
-  figures_.busy += now() - begin;
+  figures_.busy += now() - begin - (run_->impl().exposed_communication() - waited);
   run_->step(part.samples);
   figures_.busy += run_->impl().worker().meters.update - updated;
   figures_.samples += part.samples;

@@ -1,0 +1,35 @@
+// A double as floats that are whole numbers, so that its bits pass through sums on float32 in which
+// all others contribute zero.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/span.h"
+
+namespace skein {
+
+inline constexpr std::size_t kExactParts = 4;
+
+// The place of the `index`-th number in a row of them.
+inline Range exact_place(int index) {
+  return {static_cast<std::size_t>(index) * kExactParts, kExactParts};
+}
+
+inline void put_exact(Span parts, double value) {
+  auto bits = std::bit_cast<std::uint64_t>(value);
+  for (float& part : parts) {
+    part = static_cast<float>(bits & 0xffff);
+    bits >>= 16;
+  }
+}
+
+inline double get_exact(Span parts) {
+  std::uint64_t bits = 0;
+  for (std::size_t k = kExactParts; k-- > 0;)
+    bits = bits << 16 | static_cast<std::uint64_t>(parts[k]);
+  return std::bit_cast<double>(bits);
+}
+
+}  // namespace skein

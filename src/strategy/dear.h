@@ -1,0 +1,52 @@
+// DeAR: synchronous SGD whose all-reduce is split in two. The reduce-scatter of a bucket hides
+// behind backward, the all-gather behind the next forward.
+//
+// Each worker updates its own shard of every bucket with its own part of the optimizer's state, and
+// the all-gathers carry the updated parameters. The parameters after any step have the bits of
+// AllReduce with the same plan.
+#pragma once
+
+#include <exception>
+#include <memory>
+
+#include "strategy/synchronous.h"
+
+namespace skein {
+
+class Dear final : public Synchronous {
+ public:
+  struct Options : Synchronous::Options {
+    Options() = default;
+    explicit Options(const std::map<std::string, std::string>& options);
+  };
+
+  Dear(Worker& worker, const Options& options);
+
+  Task<> need(int bucket) override;
+  Task<> begin_step(std::int64_t samples) override;
+  Task<> end_step(std::int64_t samples) override;
+  Task<> flush() override;
+  bool waits_for_reads() const override { return worker_.size() > 1; }
+  Task<> whole_state(OptimizerState& state) override;
+
+ private:
+  enum : Channel { kParameters = kFirstFree, kNorm, kState };
+
+  Range own_shard(int bucket) const;
+  Task<> sum(int bucket) override;
+  Task<> update_and_gather(UpdateContext context);
+  Task<> update_all(UpdateContext& context);
+  Task<> gather(int bucket);
+  Task<> clip(UpdateContext& context);
+  void arrived(int bucket);
+  void failed();
+
+  Signal changed_;             // a bucket arrived, or the step failed
+  std::vector<bool> pending_;  // buckets whose parameters are not yet those of the last step
+  std::exception_ptr error_;   // why they never will be
+  ScopedJob updating_;         // of the last step
+  std::vector<ScopedJob> gathers_;
+  std::unique_ptr<Memory> norms_;
+};
+
+}  // namespace skein

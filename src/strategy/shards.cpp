@@ -1,0 +1,27 @@
+#include "strategy/shards.h"
+
+#include "kernels/kernels.h"
+
+namespace skein {
+
+Range shard_of(const BucketPlan& plan, int bucket, int size, int rank) {
+  const Range whole = plan.range(bucket);
+  const Range part = shard(whole.count, size, rank);
+  return {whole.offset + part.offset, part.count};
+}
+
+std::vector<Range> shards_of(const BucketPlan& plan, int size, int rank) {
+  std::vector<Range> ranges;
+  for (int bucket = plan.count() - 1; bucket >= 0; --bucket)  // the last lies first
+    ranges.push_back(shard_of(plan, bucket, size, rank));
+  return ranges;
+}
+
+double squared_norm_of_shards(Span plane, const BucketPlan& plan, int size, int rank) {
+  double norm = 0;
+  for (int bucket = 0; bucket < plan.count(); ++bucket)
+    norm += squared_norm(plane.at(shard_of(plan, bucket, size, rank)));
+  return norm;
+}
+
+}  // namespace skein

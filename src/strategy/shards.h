@@ -1,0 +1,21 @@
+// Each worker's part of every bucket.
+#pragma once
+
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "schedule/bucket_plan.h"
+
+namespace skein {
+
+// Where rank `rank`'s shard of the bucket lies in the plane.
+Range shard_of(const BucketPlan& plan, int bucket, int size, int rank);
+
+// The shards of all buckets in the order in which they lie in the plane.
+std::vector<Range> shards_of(const BucketPlan& plan, int size, int rank);
+
+// Of the plane's elements in rank `rank`'s shards. Added up over the ranks in their order it is the
+// squared norm of the plane, with the same bits whoever adds.
+double squared_norm_of_shards(Span plane, const BucketPlan& plan, int size, int rank);
+
+}  // namespace skein

@@ -1,0 +1,92 @@
+#include "strategy/synchronous.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+#include "schedule/shares.h"
+
+namespace skein {
+namespace {
+
+// A new split must promise at least this: batches that change size at every breath cost more (the
+// kernels of a new size are prepared anew) than a per cent gains.
+constexpr double kWorthwhile = 0.97;
+
+// How long the slowest worker would take.
+double longest(const std::vector<std::int64_t>& shares, const std::vector<double>& speeds) {
+  double time = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    time = std::max(time, static_cast<double>(shares[i]) / speeds[i]);
+  return time;
+}
+
+}  // namespace
+
+Synchronous::Options::Options(OptionReader& reader)
+    : fusion(parse_fusion(reader.text("fusion", "auto"))),
+      balance(reader.flag("balance", false)),
+      overlap(reader.flag("overlap", true)) {}
+
+Synchronous::Synchronous(Worker& worker, const Options& options)
+    : Strategy(worker),
+      options_(options),
+      plan_(worker.arena(), options_.fusion),
+      table_(worker, kTable) {}
+
+std::vector<std::int64_t> Synchronous::split(std::int64_t samples) {
+  const auto& speeds = table_.speeds();
+  if (!options_.balance || speeds.empty()) return Strategy::split(samples);
+  auto fresh = proportional_shares(samples, speeds);
+  std::int64_t last = 0;
+  for (const std::int64_t share : shares_) last += share;
+  if (last != samples || longest(fresh, speeds) < kWorthwhile * longest(shares_, speeds))
+    shares_ = std::move(fresh);
+  return shares_;
+}
+
+Task<> Synchronous::begin_step(std::int64_t samples) {
+  next_ = 0;
+  ready_.assign(static_cast<std::size_t>(plan_.count()), false);
+  sums_.clear();
+  sending_ = samples != kUnknown && options_.overlap;
+  if (samples != kUnknown) table_.start(samples);
+  co_return;
+}
+
+void Synchronous::gradient_ready(int bucket) {
+  ready_[static_cast<std::size_t>(bucket)] = true;
+  if (sending_) sum_ready_buckets();
+}
+
+void Synchronous::sum_ready_buckets() {
+  for (; next_ < plan_.count() && ready_[static_cast<std::size_t>(next_)]; ++next_)
+    sums_.emplace_back(worker_.loop().spawn(weigh_and_sum(next_)));
+}
+
+Task<> Synchronous::weigh_and_sum(int bucket) {
+  if (table_.own_weight() != 1) scale(gradients(plan_.range(bucket)), table_.own_weight());
+  if (worker_.size() > 1) co_await sum(bucket);
+}
+
+Task<UpdateContext> Synchronous::end_backward(std::int64_t samples) {
+  if (!table_.started()) table_.start(samples);
+  table_.record(samples);
+  ready_.assign(ready_.size(), true);
+  sum_ready_buckets();
+  UpdateContext context{.learning_rate = worker_.learning_rate(),
+                        .step = worker_.progress.steps + 1};
+  co_await table_.finish();
+  context.gradient_scale =
+      static_cast<float>(table_.total_weight() > 0 ? 1 / table_.total_weight() : 0);
+  co_return context;
+}
+
+Task<> Synchronous::summed(int bucket) const {
+  co_await sums_[static_cast<std::size_t>(bucket)]->join();
+}
+
+Task<> Synchronous::all_summed() const {
+  for (const ScopedJob& sum : sums_) co_await sum->join();
+}
+
+}  // namespace skein

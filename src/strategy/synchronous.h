@@ -1,0 +1,68 @@
+// What the synchronous strategies share: buckets that are summed over all workers, one after the
+// other, while backward goes on.
+//
+// The average is weighted by samples. Buckets are summed in one fixed order, so that workers whose
+// gradients come in different orders, or not at all, still agree.
+#pragma once
+
+#include <vector>
+
+#include "strategy/option_reader.h"
+#include "strategy/step_table.h"
+#include "strategy/strategy.h"
+
+namespace skein {
+
+class Synchronous : public Strategy {
+ public:
+  struct Options {
+    Fusion fusion;  // fusion = auto | none | SIZE
+    bool balance =
+        false;            // shares of the global batch proportional to each worker's measured speed
+    bool overlap = true;  // false: send nothing before backward has ended
+
+    Options() = default;
+    explicit Options(OptionReader& reader);
+  };
+
+  Synchronous(Worker& worker, const Options& options);
+
+  const BucketPlan& plan() const override { return plan_; }
+  std::vector<std::int64_t> split(std::int64_t samples) override;
+  Task<> begin_step(std::int64_t samples) override;
+  void gradient_ready(int bucket) override;
+
+ protected:
+  enum : Channel { kGradients, kTable, kFirstFree };
+
+  // Sums the bucket's gradients, weighted already, over all workers: into what update() needs.
+  virtual Task<> sum(int bucket) = 0;
+
+  // Backward has ended. Starts the sums that have not been, waits until the workers know each
+  // other's samples, and says how the sums are to be applied. Clipping is the caller's.
+  Task<UpdateContext> end_backward(std::int64_t samples);
+
+  // Waits for the sum of one bucket, and for all.
+  Task<> summed(int bucket) const;
+  Task<> all_summed() const;
+
+  Span gradients(Range range) const { return worker_.arena().gradients().at(range); }
+
+  // Only between steps.
+  void set_plan(const BucketPlan& plan) { plan_ = plan; }
+
+ private:
+  void sum_ready_buckets();
+  Task<> weigh_and_sum(int bucket);
+
+  Options options_;
+  BucketPlan plan_;
+  StepTable table_;
+  bool sending_ = false;  // this step's weight is known
+  int next_ = 0;          // the bucket to be summed next
+  std::vector<bool> ready_;
+  std::vector<ScopedJob> sums_;       // one per bucket that was started in this step
+  std::vector<std::int64_t> shares_;  // the last split, kept while it is good enough
+};
+
+}  // namespace skein
