@@ -10,7 +10,7 @@
 SHELL := /bin/bash
 PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libtorch-dev libopenblas0-pthread libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
-  libpng-dev libjpeg-dev libgtest-dev
+  libeigen3-dev libpng-dev libjpeg-dev libgtest-dev
 BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
 LINT_PACKAGES := clang-format clang-tidy
 
@@ -43,7 +43,7 @@ bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	@cmake --preset release >/dev/null && cmake --build build
 	@for program in build/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
-	@for script in bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script build/skein || exit 1; echo; done
+	@for script in bench/dear.py bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script build/skein || exit 1; echo; done
 
 SEEDS := 1001..50000
 soak: build

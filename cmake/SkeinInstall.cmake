@@ -18,7 +18,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/skein)
 function(skein_install_library name)
   # Compiled into the library and header-only: a program that links the library needs none of it.
   get_target_property(links skein_${name} INTERFACE_LINK_LIBRARIES)
-  list(REMOVE_ITEM links "$<LINK_ONLY:nlohmann_json::nlohmann_json>")
+  list(REMOVE_ITEM links "$<LINK_ONLY:nlohmann_json::nlohmann_json>" "$<LINK_ONLY:Eigen3::Eigen>")
   set_target_properties(skein_${name} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
 
   install(TARGETS skein_${name} EXPORT skein_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -28,7 +28,10 @@ class Distributed {
  public:
   Distributed(Distributed&&) noexcept;
   Distributed& operator=(Distributed&&) noexcept;
-  ~Distributed();  // the module keeps its last values and is an ordinary module again
+
+  // flush(), unless an exception is on its way; then the module keeps its values and is an ordinary
+  // module again.
+  ~Distributed();
 
   // Ends a step: averages the gradients (means over this worker's `samples` samples, so that every
   // sample counts the same), updates the parameters and clears the gradients. A worker that has no

@@ -192,6 +192,7 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
       {"lost_workers", report.lost()},
       {"first_failure", nullptr},
       {"figures", report.figures},
+      {"summary", report.summary},
       {"per_worker", worker_rows(report)}};
   Json faults = Json::array();
   for (const sim::Fault& fault : scenario.faults) faults.push_back(sim::describe(fault));
@@ -227,6 +228,8 @@ std::string simulation_text(const Json& figures) {
   text += model_text(figures);
   const Json& rows = figures["per_worker"];
   text += "\n" + (rows.size() <= kMostRows ? worker_table(rows) : busy_range(rows));
+  if (!figures["summary"].get<std::string>().empty())
+    text += "\n" + figures["summary"].get<std::string>();
   text += failure_text(figures);
   return text + fmt::format("\n{} events in {:.2f} s, {:.1f} M/s; trace hash {}",
                             print_count(figures["events"].get<double>()),

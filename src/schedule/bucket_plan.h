@@ -28,6 +28,8 @@ class BucketPlan {
   BucketPlan() = default;
   BucketPlan(const Arena& arena, const Fusion& fusion);
 
+  bool operator==(const BucketPlan&) const = default;
+
   int count() const { return static_cast<int>(ranges_.size()); }
   Range range(int bucket) const { return ranges_[static_cast<std::size_t>(bucket)]; }
   int bucket_of(int slot) const { return bucket_of_slot_[static_cast<std::size_t>(slot)]; }

@@ -265,6 +265,7 @@ void Simulation::collect(Engine::End end) {
   report_.events = cluster_.engine().events();
   report_.hash = cluster_.engine().hash();
   report_.figures = worker(0).strategy().figures();
+  report_.summary = worker(0).strategy().summary();
 }
 
 }  // namespace

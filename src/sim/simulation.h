@@ -42,6 +42,7 @@ struct Report {
   std::uint64_t events = 0, hash = 0;
   double wall_seconds = 0;
   std::map<std::string, double> figures;  // of rank 0's strategy
+  std::string summary;                    // of it, for people
   // Somebody waited with nothing left that could happen, or things happened without end: a bug.
   bool hung = false;
   int first_failed = -1;  // rank, or -1

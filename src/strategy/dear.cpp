@@ -2,16 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "core/statistics.h"
+#include "core/units.h"
 #include "kernels/kernels.h"
 #include "optimize/clip.h"
 #include "schedule/exact.h"
+#include "skein/error.h"
 #include "strategy/shards.h"
 
 namespace skein {
+namespace {
+
+constexpr std::uint64_t kTunerSeed = 1;
+constexpr std::size_t kUnit = 1024;  // in which rank 0 tells the others of a size
+
+// Steps after a change of plan that are not typical yet: memory is touched for the first time, and
+// the first step has no gathers of its own plan to wait for.
+constexpr int kSettle = 2;
+
+}  // namespace
 
 Dear::Options::Options(const std::map<std::string, std::string>& options) {
   OptionReader reader("dear", options);
   static_cast<Synchronous::Options&>(*this) = Synchronous::Options(reader);
+  const auto given = options.find("fusion");
+  tune = given == options.end() || given->second == "auto";
+  const std::string start = reader.text("fusion_start", "25MiB");
+  if (tune) fusion = Fusion::of(FusionTuner(parse_bytes(start)).proposal());  // checks its range
+  trial_steps = static_cast<int>(reader.number("trial_steps", trial_steps, 1, 1000));
   reader.finish();
 }
 
@@ -19,7 +40,11 @@ Dear::Dear(Worker& worker, const Options& options)
     : Synchronous(worker, options),
       changed_(worker.loop()),
       pending_(static_cast<std::size_t>(plan().count()), false),
-      norms_(worker.fabric().allocate(static_cast<std::size_t>(worker.size()) * kExactParts)) {
+      norms_(worker.fabric().allocate(static_cast<std::size_t>(worker.size()) * kExactParts)),
+      trial_steps_(options.trial_steps),
+      bucket_bytes_(options.fusion.bytes) {
+  if (options.tune && worker.size() > 1 && worker.rank() == 0)
+    tuner_.emplace(bucket_bytes_, kTunerSeed);
   worker.optimizer().own(shards_of(plan(), worker.size(), worker.rank()));
 }
 
@@ -50,6 +75,77 @@ Task<> Dear::end_step(std::int64_t samples) {
     co_await update_all(context);
   else
     updating_ = ScopedJob(worker_.loop().spawn(update_and_gather(context)));
+  if (told() > 0) co_await change_plan(static_cast<std::size_t>(told()) * kUnit);
+  if (tuner_) time_step();
+}
+
+// Rank 0 judges a size by its own steps, and tells the others with the next step's table.
+void Dear::time_step() {
+  const Time now = worker_.loop().now();
+  if (last_step_ != Time()) step_seconds_.push_back(seconds(now - last_step_));
+  last_step_ = now;
+  if (tuner_->done() || std::ssize(step_seconds_) < kSettle + trial_steps_) return;
+  step_seconds_.erase(step_seconds_.begin(), step_seconds_.begin() + kSettle);
+  // On a virtual cluster a step may take no time at all.
+  tuner_->observe(std::max(1e-9, quantile(std::exchange(step_seconds_, {}), 0.5)));
+  skip_known_plans();
+  const std::size_t next = tuner_->done() ? tuner_->best() : tuner_->proposal();
+  if (next / kUnit != bucket_bytes_ / kUnit) tell(static_cast<std::int64_t>(next / kUnit));
+}
+
+// Sizes that cut the arena as one tried before are known already.
+void Dear::skip_known_plans() {
+  const auto plan_of = [&](std::size_t bytes) {
+    return BucketPlan(worker_.arena(), Fusion::of(bytes));
+  };
+  for (bool known = true; known && !tuner_->done();) {
+    const BucketPlan next = plan_of(tuner_->proposal());
+    const auto same =
+        std::find_if(tuner_->curve().begin(), tuner_->curve().end(),
+                     [&](const FusionTuner::Trial& trial) { return plan_of(trial.bytes) == next; });
+    known = same != tuner_->curve().end();
+    if (known) tuner_->observe_same(same->bytes);
+  }
+}
+
+// The optimizer's state moves to whom it belongs under the new plan, unchanged.
+Task<> Dear::change_plan(std::size_t bucket_bytes) {
+  OptimizerState state;
+  co_await whole_state(state);
+  bucket_bytes_ = bucket_bytes;
+  set_plan(BucketPlan(worker_.arena(), Fusion::of(bucket_bytes)));
+  worker_.optimizer().own(shards_of(plan(), worker_.size(), worker_.rank()));
+  restore_state(worker_.optimizer(), state);
+  pending_.assign(static_cast<std::size_t>(plan().count()), false);
+  step_seconds_.clear();
+  last_step_ = Time();
+}
+
+std::map<std::string, double> Dear::figures() const {
+  std::map<std::string, double> out{{"fusion_bytes", static_cast<double>(bucket_bytes_)},
+                                    {"buckets", plan().count()}};
+  if (!tuner_) return out;
+  out["fusion_trials"] = static_cast<double>(tuner_->curve().size());
+  for (std::size_t i = 0; i < tuner_->curve().size(); ++i) {
+    const auto& trial = tuner_->curve()[i];
+    out[fmt::format("fusion_trial_{:02}_bytes", i + 1)] = static_cast<double>(trial.bytes);
+    out[fmt::format("fusion_trial_{:02}_ms", i + 1)] = trial.seconds * 1e3;
+  }
+  return out;
+}
+
+std::string Dear::summary() const {
+  if (!tuner_ || tuner_->curve().empty()) return "";
+  std::string text =
+      tuner_->done()
+          ? fmt::format("fusion tuned to {} in {} trials:",
+                        print_bytes(static_cast<double>(tuner_->best())), tuner_->curve().size())
+          : fmt::format("fusion: {} trials, not yet done:", tuner_->curve().size());
+  for (const auto& trial : tuner_->curve())
+    text += fmt::format(" {} {:.1f} ms,", print_bytes(static_cast<double>(trial.bytes)),
+                        trial.seconds * 1e3);
+  text.back() = '.';
+  return text;
 }
 
 Task<> Dear::update_and_gather(UpdateContext context) {
@@ -116,7 +212,8 @@ void Dear::failed() {
 Task<> Dear::need(int bucket) {
   while (pending_[static_cast<std::size_t>(bucket)]) {
     if (error_) std::rethrow_exception(error_);
-    co_await changed_.wait();
+    if (!co_await changed_.wait(worker_.deadline()))
+      throw IoError(fmt::format("bucket {} did not arrive by the deadline", bucket));
   }
 }
 

@@ -8,7 +8,9 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 
+#include "schedule/tuner.h"
 #include "strategy/synchronous.h"
 
 namespace skein {
@@ -16,6 +18,9 @@ namespace skein {
 class Dear final : public Synchronous {
  public:
   struct Options : Synchronous::Options {
+    bool tune = true;     // fusion = auto: find the bucket size while training, from fusion_start
+    int trial_steps = 5;  // steps that a size is judged by
+
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
   };
@@ -27,12 +32,17 @@ class Dear final : public Synchronous {
   Task<> end_step(std::int64_t samples) override;
   Task<> flush() override;
   bool waits_for_reads() const override { return worker_.size() > 1; }
+  std::map<std::string, double> figures() const override;
+  std::string summary() const override;
   Task<> whole_state(OptimizerState& state) override;
 
  private:
   enum : Channel { kParameters = kFirstFree, kNorm, kState };
 
   Range own_shard(int bucket) const;
+  void time_step();
+  void skip_known_plans();
+  Task<> change_plan(std::size_t bucket_bytes);
   Task<> sum(int bucket) override;
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
@@ -47,6 +57,12 @@ class Dear final : public Synchronous {
   ScopedJob updating_;         // of the last step
   std::vector<ScopedJob> gathers_;
   std::unique_ptr<Memory> norms_;
+
+  int trial_steps_;
+  std::optional<FusionTuner> tuner_;  // of rank 0, while there is something to tune
+  std::size_t bucket_bytes_;          // of the plan
+  Time last_step_{};
+  std::vector<double> step_seconds_;  // of the trial under way
 };
 
 }  // namespace skein

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/kernels.h"
 #include "skein/error.h"
@@ -22,6 +23,7 @@ void StepTable::start(std::int64_t samples) {
   cell(worker_.rank(), kComputed) = static_cast<float>(computed_);
   cell(worker_.rank(), kSecondsPerSample) = static_cast<float>(worker_.meters.seconds_per_sample);
   cell(worker_.rank(), kStop) = worker_.wants_to_stop ? 1 : 0;
+  if (worker_.rank() == 0) cell(0, kTold) = static_cast<float>(std::exchange(told_, 0));
   // The first step fixes the reference; until it is over the ranks have not heard of each other, so
   // there a sample weighs 1. Alone, every batch weighs 1: plain SGD, bit for bit.
   std::int64_t& reference = worker_.progress.reference;
@@ -49,6 +51,7 @@ Task<> StepTable::finish() {
     if (cell(r, kStop) > 0) worker_.all_stop = true;
   }
   if (std::ssize(speeds_) != worker_.size()) speeds_.clear();
+  heard_ = std::llround(cell(0, kTold));
   total_weight_ = weighed / static_cast<double>(unit_);
   Progress& progress = worker_.progress;
   progress.samples += std::llround(total);

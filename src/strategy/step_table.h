@@ -25,6 +25,11 @@ class StepTable {
   // Says how many samples this rank really computed; told to the others with the next start().
   void record(std::int64_t samples) { computed_ = samples; }
 
+  // A whole number (below 2^24) that rank 0 tells all with the next start(), and the one that came
+  // with the last finish(). 0: nothing.
+  void tell(std::int64_t number) { told_ = number; }
+  std::int64_t told() const { return heard_; }
+
   // What this rank multiplies its gradients by before they are summed (1 where all are equal), and
   // what the sum is divided by.
   float own_weight() const { return own_weight_; }
@@ -35,7 +40,7 @@ class StepTable {
 
  private:
   // One rank's row.
-  enum Column : std::size_t { kExpected, kComputed, kSecondsPerSample, kStop, kColumns };
+  enum Column : std::size_t { kExpected, kComputed, kSecondsPerSample, kStop, kTold, kColumns };
 
   float& cell(int rank, Column column) {
     return memory_->span()[static_cast<std::size_t>(rank) * kColumns + column];
@@ -47,6 +52,7 @@ class StepTable {
   std::unique_ptr<Memory> memory_;
   ScopedJob exchange_;
   std::int64_t computed_ = 0;
+  std::int64_t told_ = 0, heard_ = 0;
   std::vector<double> last_expected_;  // of all ranks, in the step before
   float unit_ = 1;                     // samples that weigh 1 in this step
   float own_weight_ = 1;

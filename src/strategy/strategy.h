@@ -69,6 +69,9 @@ class Strategy {
   // Figures of this strategy's own for reports.
   virtual std::map<std::string, double> figures() const { return {}; }
 
+  // What a person should know of it at the end of a run; empty: nothing.
+  virtual std::string summary() const { return ""; }
+
  protected:
   Worker& worker_;
 };

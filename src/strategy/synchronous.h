@@ -48,8 +48,12 @@ class Synchronous : public Strategy {
 
   Span gradients(Range range) const { return worker_.arena().gradients().at(range); }
 
-  // Only between steps.
+  // Only between steps, and on all workers between the same two.
   void set_plan(const BucketPlan& plan) { plan_ = plan; }
+
+  // See StepTable.
+  void tell(std::int64_t number) { table_.tell(number); }
+  std::int64_t told() const { return table_.told(); }
 
  private:
   void sum_ready_buckets();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "kernels/kernels.h"
@@ -25,14 +26,30 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module,
   hooks_ = std::make_unique<GradientHooks>(binding_, [this](int slot) { on_gradient(slot); });
   if (strategy_->waits_for_reads())
     reads_ = std::make_unique<ReadHook>(binding_, [this](int slot) { on_read(slot); });
-  courier().with_loop([this] { world_.impl().loop().spawn_background(strategy_->background()); });
+  courier().with_loop([this] {
+    background_ = ScopedJob(world_.impl().loop().spawn_background(strategy_->background()));
+  });
   compute_from_ = world_.impl().loop().now();
 }
 
 Distributed::Impl::~Impl() {
+  flush_last_step();
   reads_.reset();
-  // The strategy's jobs refer to what is about to go.
-  courier().with_loop([this] { world_.impl().loop().abandon_jobs(); });
+  // The strategy's jobs refer to what is about to go. Others of the world may have jobs of their
+  // own.
+  courier().with_loop([this] {
+    background_ = ScopedJob();
+    strategy_.reset();
+  });
+}
+
+// The module keeps the last update, which may be on its way still. After a failure nobody waits.
+void Distributed::Impl::flush_last_step() noexcept {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    flush();
+  } catch (...) {  // a lost peer: there is no newer model than this
+  }
 }
 
 void Distributed::Impl::start_from_rank_0() {
@@ -101,9 +118,11 @@ void Distributed::Impl::on_gradient(int slot) {
     courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
 }
 
-// From a step on, the first operator that reads a parameter waits until it is that step's.
+// From a step on, the first operator that touches a parameter or its gradient waits until the
+// parameter is that step's and the gradient is cleared.
 void Distributed::Impl::watch_reads() {
   if (!reads_) return;
+  const std::lock_guard lock(reading_);
   unread_.assign(static_cast<std::size_t>(strategy_->plan().count()), true);
   unread_count_ = strategy_->plan().count();
   reads_->activate();

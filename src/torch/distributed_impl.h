@@ -72,6 +72,7 @@ class Distributed::Impl {
 
   Courier& courier() { return world_.impl().courier(); }
   Fabric& fabric() { return world_.impl().fabric(); }
+  void flush_last_step() noexcept;
   void start_from_rank_0();
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
@@ -87,6 +88,7 @@ class Distributed::Impl {
   std::unique_ptr<Optimizer> optimizer_;
   Worker worker_;
   std::unique_ptr<Strategy> strategy_;
+  ScopedJob background_;
   std::unique_ptr<GradientHooks> hooks_;
 
   // Reads of parameters while an update may be on its way; null for strategies that never wait.

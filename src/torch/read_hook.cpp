@@ -22,14 +22,14 @@ struct InsideBeforeRead {
 
 }  // namespace
 
-// One hook's parameters and what to call for them. Outlives the hook while an operator uses it.
+// One hook's planes and what to call for them. Outlives the hook while an operator uses it.
 class ReadHook::Target {
  public:
   Target(const Binding& binding, std::function<void(int)> before_read)
       : before_read_(std::move(before_read)) {
-    const Span plane = binding.arena().parameters();
-    begin_ = reinterpret_cast<std::uintptr_t>(plane.begin());
-    end_ = reinterpret_cast<std::uintptr_t>(plane.end());
+    for (const Span plane : {binding.arena().parameters(), binding.arena().gradients()})
+      planes_.push_back({reinterpret_cast<std::uintptr_t>(plane.begin()),
+                         reinterpret_cast<std::uintptr_t>(plane.end())});
     for (const Slot& slot : binding.arena().slots()) ranges_.push_back(slot.range);
   }
 
@@ -48,18 +48,26 @@ class ReadHook::Target {
   void examine(const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.has_storage()) return;
     const auto storage = reinterpret_cast<std::uintptr_t>(tensor.storage().data_ptr().get());
-    if (storage < begin_ || storage >= end_ || tensor.numel() == 0) return;
+    for (const Plane& plane : planes_)
+      if (plane.begin <= storage && storage < plane.end && tensor.numel() > 0)
+        examine(tensor, storage - plane.begin);
+  }
 
+ private:
+  struct Plane {
+    std::uintptr_t begin, end;
+  };
+
+  // `base` is where the tensor's storage begins in its plane, in bytes.
+  void examine(const at::Tensor& tensor, std::uintptr_t base) {
     const auto item_bytes = static_cast<std::uintptr_t>(tensor.element_size());
-    const auto first =
-        storage - begin_ + static_cast<std::uintptr_t>(tensor.storage_offset()) * item_bytes;
+    const auto first = base + static_cast<std::uintptr_t>(tensor.storage_offset()) * item_bytes;
     std::uintptr_t last = first + item_bytes - 1;  // of the last element: strides are not negative
     for (std::int64_t i = 0; i < tensor.dim(); ++i)
       last += static_cast<std::uintptr_t>((tensor.size(i) - 1) * tensor.stride(i)) * item_bytes;
     report(first / sizeof(float), last / sizeof(float));
   }
 
- private:
   // Every slot with an element in [first, last]: for a strided view possibly one more than it
   // reads.
   void report(std::size_t first, std::size_t last) {
@@ -86,7 +94,7 @@ class ReadHook::Target {
   }
 
   std::function<void(int)> before_read_;
-  std::uintptr_t begin_ = 0, end_ = 0;
+  std::vector<Plane> planes_;
   std::vector<Range> ranges_;
   std::atomic<bool> active_ = false, failed_ = false;
   std::atomic<int> running_ = 0;

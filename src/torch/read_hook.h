@@ -1,4 +1,4 @@
-// Tells when a parameter is about to be read.
+// Tells when a parameter is about to be read, or its gradient touched.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,11 +12,11 @@
 namespace skein {
 
 // While active, calls `before_read(slot)` before any torch operator of any thread runs on a tensor
-// that aliases the arena's parameters: the parameter itself, a view, a tensor in a list; in
-// forward, in backward, under NoGrad or InferenceMode; for each slot that the tensor's memory
-// touches. An operator that calls others is reported with each of them, so the same slot may come
-// several times in a row. Operators only: code that takes data_ptr() and reads through it is not
-// seen.
+// that aliases the arena's parameters or gradients: the parameter itself, a view, a tensor in a
+// list; in forward, in backward, under NoGrad or InferenceMode; to read or to write, as zero_grad()
+// does; for each slot that the tensor's memory touches. An operator that calls others is reported
+// with each of them, so the same slot may come several times in a row. Operators only: code that
+// takes data_ptr() and reads through it is not seen.
 //
 // `before_read` runs on the thread that runs the operator and may wait. It may use torch (that is
 // not reported again) and may call deactivate(); then nothing more is reported, not even the

@@ -270,6 +270,7 @@ void Trainer::report() {
   }
   if (world_.rank() != 0) return;
   fmt::print("{}\n", summary_text(summary));
+  if (const std::string more = run.strategy().summary(); !more.empty()) fmt::print("{}\n", more);
   std::fflush(stdout);
   if (!options_.json.empty()) {
     auto json = summary;
