@@ -212,7 +212,8 @@ void Dear::failed() {
 Task<> Dear::need(int bucket) {
   while (pending_[static_cast<std::size_t>(bucket)]) {
     if (error_) std::rethrow_exception(error_);
-    if (!co_await changed_.wait(worker_.deadline()))
+    const bool in_time = co_await changed_.wait(worker_.deadline());
+    if (!in_time)
       throw IoError(fmt::format("bucket {} did not arrive by the deadline", bucket));
   }
 }
