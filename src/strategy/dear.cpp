@@ -210,11 +210,18 @@ void Dear::failed() {
 }
 
 Task<> Dear::need(int bucket) {
+  // The operations have deadlines of their own, one after the other, and their errors name a peer:
+  // this one is longer, and even then gives them a moment. It is for jobs that are lost altogether.
+  const Time now = worker_.loop().now();
+  const Deadline last = worker_.deadline() + 2 * (worker_.deadline() - now);
+  bool late = false;
   while (pending_[static_cast<std::size_t>(bucket)]) {
     if (error_) std::rethrow_exception(error_);
-    const bool in_time = co_await changed_.wait(worker_.deadline());
-    if (!in_time)
+    const Deadline until = late ? worker_.loop().now() + std::chrono::seconds(1) : last;
+    const bool in_time = co_await changed_.wait(until);
+    if (!in_time && late)
       throw IoError(fmt::format("bucket {} did not arrive by the deadline", bucket));
+    late = late || !in_time;
   }
 }
 
