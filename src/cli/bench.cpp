@@ -1,16 +1,13 @@
 // skein bench: what this machine can do, each figure beside its physical limit.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
+#include "cli/workers.h"
 #include "core/units.h"
 #include "kernels/measure.h"
-#include "launch/board.h"
-#include "launch/environment.h"
-#include "launch/launcher.h"
 #include "runtime/measure_fabric.h"
 #include "skein/error.h"
 
@@ -82,42 +79,26 @@ class BenchFabric {
     const std::size_t size = read_size(bytes_);
     const JsonOutput json(options_.json(), "bench fabric");
     const auto placement = detect(process_environment);
-    if (!placement) return launch_workers(invocation);
+    if (!placement) return launch(launch_of_self(invocation, workers_));
     if (placement->size < 2)
       throw ConfigError("one worker has nobody to talk to: expected at least 2");
     if (options_.given("--workers") && placement->size != workers_)
       throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
                                     workers_, placement->launcher, placement->size));
-    return run_worker(size, json, *placement);
+    return run_as_worker(*placement, [&] { return measure(size, json); });
   }
 
  private:
-  int launch_workers(const Invocation& invocation) const {
-    LaunchOptions launch;
-    launch.workers = workers_;
-    launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
-    launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
-    return skein::launch(launch);
-  }
-
-  // Leaves the reason of a failure on the board, where the launcher looks for it.
-  int run_worker(std::size_t size, const JsonOutput& json, const Placement& placement) {
-    auto board = Board::inherit(process_environment, placement.rank);
-    try {
-      World world = World::join(join_);
-      Effort effort{.rounds = 50};
-      if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};
-      const FabricReport report = measure_fabric(world, size, effort);
-      if (world.rank() == 0) {
-        print(report, world.size());
-        json.write(figures(report, world.size(), size), options_.seed(), options_.config());
-      }
-      return 0;
-    } catch (const std::exception& error) {
-      const auto* lost = dynamic_cast<const IoError*>(&error);
-      if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
-      throw;
+  int measure(std::size_t size, const JsonOutput& json) const {
+    World world = World::join(join_);
+    Effort effort{.rounds = 50};
+    if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};
+    const FabricReport report = measure_fabric(world, size, effort);
+    if (world.rank() == 0) {
+      print(report, world.size());
+      json.write(figures(report, world.size(), size), options_.seed(), options_.config());
     }
+    return 0;
   }
 
   void print(const FabricReport& report, int workers) const {

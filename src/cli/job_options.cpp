@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "cli/suggest.h"
+#include "core/parse_number.h"
 #include "core/spec.h"
 #include "optimize/schedule.h"
 #include "skein/error.h"
@@ -20,9 +20,7 @@ std::vector<double> parse_speeds(const std::string& text) {
   std::vector<double> out;
   for (const std::string& piece : split_text(text, ',')) {
     double value = 0;
-    const char* end = piece.data() + piece.size();
-    const auto [rest, code] = std::from_chars(piece.data(), end, value);
-    if (code != std::errc() || rest != end || !std::isfinite(value) || value <= 0)
+    if (!parse_number(piece, value) || !std::isfinite(value) || value <= 0)
       throw ConfigError(fmt::format(
           "--emulate-speeds {}: expected positive numbers with commas, such as 1,1,2,4", text));
     out.push_back(value);

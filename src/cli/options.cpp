@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "cli/config.h"
 #include "cli/suggest.h"
+#include "core/parse_number.h"
 #include "core/units.h"
 #include "skein/error.h"
 
@@ -16,12 +16,10 @@ namespace {
 
 // `name` may be "-n,--workers": errors have the long one.
 template <typename T>
-T parse_number(const std::string& name, const std::string& text, const std::string& allowed,
-               const std::function<bool(T)>& check) {
+T checked_number(const std::string& name, const std::string& text, const std::string& allowed,
+                 const std::function<bool(T)>& check) {
   T value{};
-  const char* end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  if (code != std::errc() || rest != end || !check(value))
+  if (!parse_number(text, value) || !check(value))
     throw ConfigError(
         fmt::format("{} {}: expected {}", name.substr(name.rfind(',') + 1), text, allowed));
   return value;
@@ -62,8 +60,8 @@ void CommandOptions::declare_common() {
   add(
       "--seed",
       [this](const std::string& text) {
-        seed_ = parse_number<std::uint64_t>("--seed", text, "a whole number from 0 to 2^64 - 1",
-                                            [](std::uint64_t) { return true; });
+        seed_ = checked_number<std::uint64_t>("--seed", text, "a whole number from 0 to 2^64 - 1",
+                                              [](std::uint64_t) { return true; });
       },
       "N", "the seed of everything random", std::to_string(seed_));
   flag("--quiet", quiet_, "print results and errors only");
@@ -109,7 +107,7 @@ CLI::Option* CommandOptions::integer(const std::string& name, std::int64_t& targ
   const std::string allowed = open ? fmt::format("a whole number of at least {}", low)
                                    : fmt::format("a whole number from {} to {}", low, high);
   const auto read = [=, &target](const std::string& text) {
-    target = parse_number<std::int64_t>(
+    target = checked_number<std::int64_t>(
         name, text, allowed, [=](std::int64_t value) { return value >= low && value <= high; });
   };
   // Zero, where it is not allowed, stands for "not given".
@@ -119,8 +117,8 @@ CLI::Option* CommandOptions::integer(const std::string& name, std::int64_t& targ
 CLI::Option* CommandOptions::integer(const std::string& name, int& target, int low, int high,
                                      const std::string& kind, const std::string& help) {
   const auto read = [=, &target](const std::string& text) {
-    target = parse_number<int>(name, text, fmt::format("a whole number from {} to {}", low, high),
-                               [=](int value) { return value >= low && value <= high; });
+    target = checked_number<int>(name, text, fmt::format("a whole number from {} to {}", low, high),
+                                 [=](int value) { return value >= low && value <= high; });
   };
   return add(name, read, kind, help, target >= low ? std::to_string(target) : "");
 }
@@ -130,7 +128,7 @@ CLI::Option* CommandOptions::number(const std::string& name, double& target,
                                     const std::string& help) {
   const std::string value = check(target) ? fmt::format("{}", target) : "";
   const auto read = [=, &target](const std::string& text) {
-    target = parse_number<double>(
+    target = checked_number<double>(
         name, text, allowed, [=](double number) { return std::isfinite(number) && check(number); });
   };
   return add(name, read, "NUMBER", help, value);

@@ -2,16 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/job_options.h"
 #include "cli/json_output.h"
+#include "cli/workers.h"
 #include "core/units.h"
-#include "launch/board.h"
-#include "launch/environment.h"
-#include "launch/launcher.h"
 #include "sim/profile.h"
 #include "skein/error.h"
 #include "train/virtual_cluster.h"
@@ -116,11 +113,12 @@ class ProfileCommand {
     }
     read_job();
     const auto placement = detect(process_environment);
-    if (!placement) return launch_workers(invocation);
-    if (options_.given("--workers") && placement->size != measured_.job.workers)
+    const TrainOptions& job = measured_.job;
+    if (!placement) return launch(launch_of_self(invocation, job.workers, job.threads));
+    if (options_.given("--workers") && placement->size != job.workers)
       throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
-                                    measured_.job.workers, placement->launcher, placement->size));
-    return run_worker(json, *placement);
+                                    job.workers, placement->launcher, placement->size));
+    return run_as_worker(*placement, [&] { return measure(json); });
   }
 
  private:
@@ -139,34 +137,11 @@ class ProfileCommand {
     read_settings(options_, sets_, {"model", "data"}, job);
   }
 
-  int launch_workers(const Invocation& invocation) const {
-    LaunchOptions launch;
-    launch.workers = measured_.job.workers;
-    launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
-    launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
-    if (measured_.job.threads > 1)
-      for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"})
-        launch.extra_env[name] = std::to_string(measured_.job.threads);
-    return skein::launch(launch);
-  }
-
-  // Leaves the reason of a failure on the board, where the launcher looks for it.
-  int run_worker(const JsonOutput& json, const Placement& placement) {
-    auto board = Board::inherit(process_environment, placement.rank);
-    try {
-      World world = World::join({.patience = kPatience});
-      const sim::Profile profile = measure_profile(measured_, world);
-      if (world.rank() == 0) report(profile, json);
-      return 0;
-    } catch (const ConfigError& error) {
-      if (board) board->fail(error.what());
-      throw;
-    } catch (const std::exception& error) {
-      const auto* lost = dynamic_cast<const IoError*>(&error);
-      if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
-      if (board && placement.rank == 0) return 1;  // the launcher says why
-      throw;
-    }
+  int measure(const JsonOutput& json) const {
+    World world = World::join({.patience = kPatience});
+    const sim::Profile profile = measure_profile(measured_, world);
+    if (world.rank() == 0) report(profile, json);
+    return 0;
   }
 
   void report(const sim::Profile& profile, const JsonOutput& json) const {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "cli/commands.h"
@@ -11,6 +10,7 @@
 #include "cli/simulate_options.h"
 #include "cli/simulate_report.h"
 #include "cli/suggest.h"
+#include "core/parse_number.h"
 #include "core/spec.h"
 #include "core/units.h"
 #include "observe/trace_file.h"
@@ -211,9 +211,7 @@ class Simulate {
     const std::size_t dots = std::min(text.find(".."), text.size());
     const auto number = [&](std::string_view part) {
       std::uint64_t value = 0;
-      const char* end = part.data() + part.size();
-      const auto [rest, code] = std::from_chars(part.data(), end, value);
-      if (code != std::errc() || rest != end)
+      if (!parse_number(part, value))
         throw ConfigError(
             fmt::format("--swarm {}: expected a seed or FIRST..LAST, such as 1..1000", text));
       return value;
@@ -236,6 +234,9 @@ void add_simulate(CLI::App& app, Invocation& invocation) {
   CLI::App& command =
       *app.add_subcommand("simulate", "run strategies on a virtual cluster, on simulated time");
   command.footer(
+      "Settings (--set): those of skein train, of which strategy.… always counts and the others "
+      "for "
+      "--objective model\n\n"
       "Examples:\n"
       "  skein simulate --workers 64 --gpus-per-host 4 --network 10gbe --profile resnet50\n"
       "  skein simulate --workers 16 --objective model --model cnn --emulate-step 40ms "

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "cli/json_output.h"
+#include "core/parse_number.h"
 #include "core/units.h"
 #include "sim/objectives/objectives.h"
 #include "skein/error.h"
@@ -183,8 +183,7 @@ void SimulateOptionReader::read_length(sim::Scenario& scenario) const {
   const int looks = objective_ == "model" ? kObservationsOfModel : kObservations;
   if (!time_.empty()) {
     double units = 0;
-    const auto [rest, code] = std::from_chars(time_.data(), time_.data() + time_.size(), units);
-    const bool bare = code == std::errc() && rest == time_.data() + time_.size();
+    const bool bare = parse_number(time_, units);
     if (bare && (!std::isfinite(units) || units <= 0))
       throw ConfigError(fmt::format("--time {}: expected more than 0", time_));
     scenario.time =

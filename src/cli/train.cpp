@@ -7,10 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/train_options.h"
-#include "launch/board.h"
-#include "launch/environment.h"
-#include "launch/launcher.h"
-#include "skein/error.h"
+#include "cli/workers.h"
 #include "train/train.h"
 
 namespace skein {
@@ -46,34 +43,10 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 }
 
 int launch_workers(const Invocation& invocation, const TrainOptions& options) {
-  LaunchOptions launch;
-  launch.workers = options.workers;
-  launch.argv = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  launch.argv.insert(launch.argv.end(), invocation.arguments.begin(), invocation.arguments.end());
+  LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   launch.resume_hint = [&] { return resume_command(invocation, options); };
-  if (options.threads > 1) {
-    launch.extra_env["OMP_NUM_THREADS"] = std::to_string(options.threads);
-    launch.extra_env["OPENBLAS_NUM_THREADS"] = std::to_string(options.threads);
-  }
   return skein::launch(launch);
-}
-
-// Leaves the reason of a failure on the board, where the launcher looks for it.
-int run_worker(const TrainOptions& options, const Placement& placement) {
-  auto board = Board::inherit(process_environment, placement.rank);
-  try {
-    return run_training(options);
-  } catch (const ConfigError& error) {
-    if (board) board->fail(error.what());
-    throw;
-  } catch (const std::exception& error) {
-    const auto* lost = dynamic_cast<const IoError*>(&error);
-    if (board) board->fail(error.what(), lost != nullptr ? lost->peer() : -1);
-    // The launcher prints one block about the whole run; rank 0 shares its terminal.
-    if (board && placement.rank == 0) return 1;
-    throw;
-  }
 }
 
 }  // namespace
@@ -83,6 +56,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command.footer(
       "Settings (--set):\n"
       "  strategy.fusion=auto|none|SIZE  strategy.balance=true|false  strategy.overlap=true|false\n"
+      "  strategy.fusion_start=SIZE  strategy.trial_steps=N (dear, fusion=auto)\n"
       "  model.width=N  model.depth=N (mlp, gpt)  model.width=N (cnn)  model.heads=N  "
       "model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "
@@ -96,7 +70,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
       const auto placement = detect(process_environment);
       reader->fit_to(options, placement ? placement->size : options.workers,
                      placement ? placement->launcher : "");
-      return placement ? run_worker(options, *placement) : launch_workers(invocation, options);
+      if (!placement) return launch_workers(invocation, options);
+      return run_as_worker(*placement, [&] { return run_training(options); });
     };
   });
 }

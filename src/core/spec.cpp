@@ -4,24 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
+#include "core/parse_number.h"
 #include "core/units.h"
 #include "skein/error.h"
 
 namespace skein {
-namespace {
-
-template <typename Number>
-bool parse_whole(const std::string& text, Number& value) {
-  const char* end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  return code == std::errc() && rest == end;
-}
-
-}  // namespace
-
 std::vector<std::string> split_text(std::string_view text, char separator) {
   std::vector<std::string> pieces;
   if (text.empty()) return pieces;
@@ -71,7 +59,7 @@ std::string Spec::text(std::string_view key, const std::string& fallback) {
 double Spec::number(std::string_view key, double fallback, double low, double high) {
   const Entry* entry = take(key);
   double value = fallback;
-  if (entry && (!parse_whole(entry->value, value) || !(value >= low && value <= high)))
+  if (entry && (!parse_number(entry->value, value) || !(value >= low && value <= high)))
     fail(fmt::format("{}={}: expected a number from {} to {}", key, entry->value, low, high));
   return value;
 }
@@ -80,7 +68,7 @@ std::int64_t Spec::integer(std::string_view key, std::int64_t fallback, std::int
                            std::int64_t high) {
   const Entry* entry = take(key);
   std::int64_t value = fallback;
-  if (entry && (!parse_whole(entry->value, value) || value < low || value > high))
+  if (entry && (!parse_number(entry->value, value) || value < low || value > high))
     fail(fmt::format("{}={}: expected a whole number from {} to {}", key, entry->value, low, high));
   return value;
 }

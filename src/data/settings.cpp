@@ -3,24 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <limits>
 
+#include "core/parse_number.h"
 #include "skein/error.h"
 
 namespace skein {
-namespace {
-
-// False unless all of `text` is one number of type T.
-template <typename T>
-bool parse_whole(const std::string& text, T& value) {
-  const char* end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  return code == std::errc() && rest == end;
-}
-
-}  // namespace
-
 const std::string* SettingsReader::find(const std::string& key) {
   known_.insert(key);
   const auto it = settings_.find(key);
@@ -37,7 +25,7 @@ std::int64_t SettingsReader::integer(const std::string& key, std::int64_t fallba
   const std::string* text = find(key);
   if (text == nullptr) return fallback;
   std::int64_t value = 0;
-  if (!parse_whole(*text, value) || value < low || value > high)
+  if (!parse_number(*text, value) || value < low || value > high)
     refuse(key, *text, fmt::format("a whole number from {} to {}", low, high));
   return value;
 }
@@ -55,7 +43,7 @@ std::uint64_t SettingsReader::seed(const std::string& key, std::uint64_t fallbac
   if (text == nullptr) return fallback;
   if (*text == "run") return run_seed;
   std::uint64_t value = 0;
-  if (!parse_whole(*text, value))
+  if (!parse_number(*text, value))
     refuse(key, *text,
            fmt::format("a whole number from 0 to {}, or run for the seed of the run",
                        std::numeric_limits<std::uint64_t>::max()));

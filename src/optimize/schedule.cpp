@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "core/parse_number.h"
 #include "optimize/options.h"
 #include "skein/error.h"
 
@@ -26,13 +26,6 @@ std::string_view take_until(std::string_view& text, char separator) {
   const std::string_view head = text.substr(0, at);
   text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
   return head;
-}
-
-template <typename Number>
-bool parse_whole(std::string_view text, Number& value) {
-  const char* const end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  return code == std::errc() && rest == end;
 }
 
 // Reads the options of one schedule; errors quote all of it.
@@ -84,7 +77,7 @@ class OptionReader {
 
   std::int64_t samples(const std::string& key, std::string_view text, std::int64_t least) const {
     std::int64_t value = 0;
-    if (!parse_whole(text, value) || value < least)
+    if (!parse_number(text, value) || value < least)
       fail(fmt::format("{} is '{}': expected a whole number of samples, {} or more", key, text,
                        least));
     return value;
@@ -93,7 +86,7 @@ class OptionReader {
   double number(const std::string& key, std::string_view text, std::string_view expected,
                 bool zero_allowed) const {
     double value = 0;
-    if (!parse_whole(text, value) || !std::isfinite(value) || value < 0 ||
+    if (!parse_number(text, value) || !std::isfinite(value) || value < 0 ||
         (value == 0 && !zero_allowed))
       fail(fmt::format("{} is '{}': expected {}", key, text, expected));
     return value;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 
+#include "core/parse_number.h"
 #include "core/spec.h"
 #include "core/units.h"
 
@@ -34,8 +34,7 @@ Kind kind_of(const std::string& name, const Spec& spec) {
 
 int parse_rank(std::string_view text, int workers, const Spec& spec) {
   int rank = -1;
-  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (code != std::errc() || rest != text.data() + text.size() || rank < 0 || rank >= workers)
+  if (!parse_number(text, rank) || rank < 0 || rank >= workers)
     spec.fail(fmt::format("rank '{}': expected 0 to {}", text, workers - 1));
   return rank;
 }

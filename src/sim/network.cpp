@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <fstream>
 #include <sstream>
 
+#include "core/parse_number.h"
 #include "core/spec.h"
 #include "core/units.h"
 #include "skein/error.h"
@@ -85,9 +85,7 @@ namespace {
 int parse_host(const std::string& text, int hosts, const std::string& where) {
   if (text == "*") return -1;
   int host = -1;
-  const char* end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, host);
-  if (code != std::errc() || rest != end || host < 0 || host >= hosts)
+  if (!parse_number(text, host) || host < 0 || host >= hosts)
     throw ConfigError(
         fmt::format("{}: '{}': expected a host from 0 to {}, or *", where, text, hosts - 1));
   return host;

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "optimize/absent.h"
-#include "skein/error.h"
 
 namespace skein::sim {
 namespace {
@@ -141,8 +140,8 @@ class Simulation final : public VirtualWorker::Listener {
   const std::function<Trace&(int)>& trace_of_;
   const std::function<void(const Moment&)>& tell_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  std::vector<std::unique_ptr<VirtualWorker>> retired_;  // before a restart
   Cluster cluster_;
+  std::vector<std::unique_ptr<VirtualWorker>> retired_;  // before a restart
   std::vector<std::unique_ptr<VirtualWorker>> workers_;
   Report report_;
   std::int64_t observed_samples_ = 0;

@@ -23,6 +23,14 @@ constexpr std::size_t kUnit = 1024;  // in which rank 0 tells the others of a si
 // the first step has no gathers of its own plan to wait for.
 constexpr int kSettle = 2;
 
+std::size_t parse_start(const std::string& text) {
+  try {
+    return FusionTuner(parse_bytes(text)).proposal();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("strategy.fusion_start = '{}': {}", text, error.what()));
+  }
+}
+
 }  // namespace
 
 Dear::Options::Options(const std::map<std::string, std::string>& options) {
@@ -31,7 +39,12 @@ Dear::Options::Options(const std::map<std::string, std::string>& options) {
   const auto given = options.find("fusion");
   tune = given == options.end() || given->second == "auto";
   const std::string start = reader.text("fusion_start", "25MiB");
-  if (tune) fusion = Fusion::of(FusionTuner(parse_bytes(start)).proposal());  // checks its range
+  if (!tune && options.contains("fusion_start"))
+    throw ConfigError(
+        fmt::format("strategy.fusion_start = '{}': fusion = '{}' is not tuned; expected "
+                    "one of the two",
+                    start, given->second));
+  if (tune) fusion = Fusion::of(parse_start(start));
   trial_steps = static_cast<int>(reader.number("trial_steps", trial_steps, 1, 1000));
   reader.finish();
 }
@@ -136,11 +149,12 @@ std::map<std::string, double> Dear::figures() const {
 
 std::string Dear::summary() const {
   if (!tuner_ || tuner_->curve().empty()) return "";
-  std::string text =
-      tuner_->done()
-          ? fmt::format("fusion tuned to {} in {} trials:",
-                        print_bytes(static_cast<double>(tuner_->best())), tuner_->curve().size())
-          : fmt::format("fusion: {} trials, not yet done:", tuner_->curve().size());
+  const std::size_t count = tuner_->curve().size();
+  const std::string trials = fmt::format("{} trial{}", count, count == 1 ? "" : "s");
+  std::string text = tuner_->done()
+                         ? fmt::format("fusion tuned to {} in {}:",
+                                       print_bytes(static_cast<double>(tuner_->best())), trials)
+                         : fmt::format("fusion: {}, not yet done:", trials);
   for (const auto& trial : tuner_->curve())
     text += fmt::format(" {} {:.1f} ms,", print_bytes(static_cast<double>(trial.bytes)),
                         trial.seconds * 1e3);

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "core/parse_number.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -24,9 +23,7 @@ bool OptionReader::flag(const std::string& key, bool fallback) {
 double OptionReader::number(const std::string& key, double fallback, double low, double high) {
   const std::string value = text(key, fmt::format("{}", fallback));
   double result = 0;
-  const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (code != std::errc() || end != value.data() + value.size() ||
-      !(result >= low && result <= high))
+  if (!parse_number(value, result) || !(result >= low && result <= high))
     throw ConfigError(
         fmt::format("strategy.{} = '{}': expected a number from {} to {}", key, value, low, high));
   return result;

@@ -153,6 +153,14 @@ void Distributed::Impl::all_read() {
   reads_->deactivate();
 }
 
+// Updates may go on when this has ended, on the courier's thread: so they are counted here, on the
+// loop.
+Task<> Distributed::Impl::end_step(std::int64_t samples) {
+  const Duration before = worker_.meters.update;
+  co_await strategy_->end_step(samples);
+  updated_ += worker_.meters.update - before;
+}
+
 void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
   // Torch lets forward go on after a read that failed: its result is worthless.
@@ -169,10 +177,10 @@ void Distributed::Impl::step(std::int64_t samples) {
   board.set_phase(Phase::waiting);
   const Loop& loop = world_.impl().loop();
   const Time begin = loop.now();
-  const Duration updated = worker_.meters.update;
-  courier().wait(strategy_->end_step(samples));
+  const Duration updated = updated_;
+  courier().wait(end_step(samples));
   const Time end = loop.now();
-  exposed_ += end - begin - (worker_.meters.update - updated);
+  exposed_ += end - begin - (updated_ - updated);
   trace_.span(Lane::wait, "step", begin, end);
   watch_reads();
   begun_ = false;

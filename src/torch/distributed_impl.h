@@ -51,6 +51,8 @@ class Distributed::Impl {
   Optimizer& optimizer() { return *optimizer_; }
   Strategy& strategy() { return *strategy_; }
   Duration exposed_communication() const { return exposed_; }
+  // What steps spent on updates while the user waited for them.
+  Duration update_time() const { return updated_; }
 
   void trace_to(Trace* trace) { trace_.target = trace; }
 
@@ -76,6 +78,7 @@ class Distributed::Impl {
   void start_from_rank_0();
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
+  Task<> end_step(std::int64_t samples);
   void on_gradient(int slot);
   void on_read(int slot);
   void watch_reads();
@@ -104,7 +107,7 @@ class Distributed::Impl {
   std::vector<int> arrivals_;         // gradients of this step, per slot
   std::vector<int> missing_;          // gradients still to come, per bucket
   Time compute_from_{};
-  Duration exposed_{};
+  Duration exposed_{}, updated_{};
 };
 
 }  // namespace skein

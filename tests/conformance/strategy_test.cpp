@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "conformance/harness.h"
 #include "core/rng.h"
@@ -34,8 +35,8 @@ void set_gradient(const Arena& arena, Span gradients, int rank, int step) {
 // What one process with the whole batch would do.
 class Reference {
  public:
-  Reference()
-      : arena(kParameters, allocate_on_heap), optimizer(arena.size(), {kMomentum, 0, false}) {}
+  explicit Reference(const std::vector<Arena::Parameter>& parameters = kParameters)
+      : arena(parameters, allocate_on_heap), optimizer(arena.size(), {kMomentum, 0, false}) {}
 
   void step(const std::vector<std::int64_t>& samples, int number, double clip) {
     const auto total =
@@ -59,8 +60,9 @@ class Reference {
 
 // One rank of a run of `strategy`.
 struct Rank {
-  Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0)
-      : arena(kParameters, [&](std::size_t count) { return fabric.allocate(count); }),
+  Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0,
+       const std::vector<Arena::Parameter>& parameters = kParameters)
+      : arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(arena.size(), {kMomentum, 0, false}),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
         strategy(make_strategy(name, options, worker)) {}
@@ -139,6 +141,9 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int, std::str
 // What takes a peer to be seen.
 class StrategiesOfPeers : public Strategies {};
 
+// What only a strategy with a sharded update can get wrong.
+class ShardedStrategies : public Strategies {};
+
 TEST_P(Strategies, EqualsOneProcessWithTheWholeBatch) {
   for (const char* fusion : {"auto", "none", "64KB"})
     equals_reference({{"fusion", fusion}}, 0, true, [](int, int) { return 16; });
@@ -211,7 +216,7 @@ TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
 }
 
 // Sharding moves work, never bits: whatever the batches, with clipping and without.
-TEST_P(StrategiesOfPeers, HasTheBitsOfAllReduce) {
+TEST_P(ShardedStrategies, HasTheBitsOfAllReduce) {
   for (const double clip : {0.0, 1.5})
     run_all_ok([clip, name = strategy()](Fabric& fabric) -> Task<> {
       const StrategyOptions options{{"fusion", "64KB"}};
@@ -231,6 +236,29 @@ TEST_P(StrategiesOfPeers, HasTheBitsOfAllReduce) {
             throw Error("step " + std::to_string(step) + ": bits differ at " + std::to_string(i));
       }
     });
+}
+
+// While the tuner changes the plan between steps, momentum moves with it and nobody loses step.
+TEST_P(ShardedStrategies, ANewPlanKeepsTheOptimizersState) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    const std::vector<Arena::Parameter> parameters(5, {"large", 400000});
+    Rank rank(fabric, "dear", {{"fusion_start", "1MiB"}, {"trial_steps", "1"}}, 0, parameters);
+    Reference reference(parameters);
+    std::set<int> plans;
+    for (int step = 1; step <= 15; ++step) {
+      co_await rank.step(8, 8, step);
+      plans.insert(rank.strategy->plan().count());
+      reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
+                     0);
+    }
+    co_await rank.strategy->flush();
+    if (plans.size() < 2) throw Error("the plan never changed");
+    compare(rank.arena.parameters(), reference.arena.parameters());
+    co_await compare_with_rank_0(fabric, rank.arena.parameters());
+    OptimizerState state;
+    co_await rank.strategy->whole_state(state);
+    compare(state.at("momentum")->span(), reference.optimizer.state().at("momentum"));
+  });
 }
 
 // As a checkpoint needs it: the same whole on every worker, and the same again after a round trip.
@@ -266,6 +294,11 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Strategies,
 INSTANTIATE_TEST_SUITE_P(Worlds, StrategiesOfPeers,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
                                           testing::Values("allreduce", "dear")),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ShardedStrategies,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
+                                          testing::Values("dear")),
                          name_of);
 
 }  // namespace

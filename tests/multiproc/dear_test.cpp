@@ -28,7 +28,8 @@ const Words kModulesAndSteps{"back_to_front",     "tied_weights",  "reused_and_f
                              "missing_gradients", "uneven_batches"};
 const Words kBetweenSteps{
     "evaluation",        "saving",        "other_reads",        "reads_of_two_threads",
-    "cleared_gradients", "late_backward", "written_parameters", "the_end"};
+    "cleared_gradients", "late_backward", "written_parameters", "the_end",
+    "one_of_two_ends"};
 
 // One run of dear_program: what each rank saw in each case under either strategy.
 class Program {

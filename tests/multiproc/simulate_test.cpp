@@ -181,6 +181,11 @@ TEST(Simulate, WrongOptionsAreNamed) {
       {{"--profile", "resnet50", "--slowdowns", "every=1s"}, "for is missing"},
       {{"--profile", "resnet50", "--time", "0"}, "--time 0"},
       {{"--profile", "resnet50", "--set", "strategy.speed=1"}, "no option 'speed'"},
+      {{"--profile", "resnet50", "--strategy", "dear", "--set", "strategy.fusion_start=1KB"},
+       "strategy.fusion_start = '1KB'"},
+      {{"--profile", "resnet50", "--strategy", "dear", "--set", "strategy.fusion=4MB", "--set",
+        "strategy.fusion_start=2MiB"},
+       "expected one of the two"},
       {{"--objective", "quadratic", "--dirichlet", "1"}, "does not use it"},
       {{"--objective", "model", "--model", "nope"}, "nope"},
       {{"--swarm", "9..3"}, "--swarm 9..3"}};

@@ -179,10 +179,10 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
                                                      : &upcoming.pieces.front();
     micro_batch(part.pieces[i], next, weight);
   }
-  const Duration updated = run_->impl().worker().meters.update;
+  const Duration updated = run_->impl().update_time();
   figures_.busy += now() - begin - (run_->impl().exposed_communication() - waited);
   run_->step(part.samples);
-  figures_.busy += run_->impl().worker().meters.update - updated;
+  figures_.busy += run_->impl().update_time() - updated;
   figures_.samples += part.samples;
   figures_.micro_batches += std::ssize(part.pieces);
   if (options_.verify) run_->impl().verify_replicas();

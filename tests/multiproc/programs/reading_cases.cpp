@@ -136,6 +136,24 @@ void the_end(Trial& trial) {
   trial.world.barrier();
 }
 
+// The end of one run takes nothing from another in the same world, whose update is on its way.
+void one_of_two_ends(Trial& trial) {
+  Plain stays, goes;
+  Distributed run = trial.start(*stays);
+  {
+    Distributed other = trial.start(*goes);
+    for (int step = 0; step < 3; ++step) {
+      trial.loss(goes(trial.inputs(step)), step).backward();
+      other.step(trial.rows());
+      trial.loss(stays(trial.inputs(step + 50)), step).backward();
+      run.step(trial.rows());
+    }
+  }
+  trial.see(stays(trial.inputs(7)));
+  for (const torch::Tensor& each : goes->parameters()) trial.see(each);
+  trial.finish(run);
+}
+
 }  // namespace
 
 Cases reading_cases() {
@@ -146,7 +164,8 @@ Cases reading_cases() {
           {"cleared_gradients", cleared_gradients},
           {"late_backward", late_backward},
           {"written_parameters", written_parameters},
-          {"the_end", the_end}};
+          {"the_end", the_end},
+          {"one_of_two_ends", one_of_two_ends}};
 }
 
 }  // namespace skein::testing
