@@ -73,6 +73,11 @@ void JobOptions::declare_speeds() {
                 "relative speed of each worker, such as 1,1,2,4");
   options_.duration("--emulate-step", job_.emulate_step,
                     "a micro-batch at speed 1 takes at least this");
+  options_.number(
+      "--jitter", job_.jitter, "a number from 0 to below 1",
+      [](double x) { return x >= 0 && x < 1; }, "a micro-batch takes 1 ± this of its time");
+  options_.text("--slowdowns", slowdowns_, "every=TIME,for=TIME,factor=X",
+                "slow periods that come and go on each worker");
 }
 
 void JobOptions::declare_link() {
@@ -86,6 +91,7 @@ void JobOptions::read() {
   job_.quiet = options_.quiet();
   job_.json = options_.json();
   if (!speeds_.empty()) job_.emulate_speeds = parse_speeds(speeds_);
+  if (!slowdowns_.empty()) job_.slowdowns = sim::parse_slowdowns(slowdowns_);
   for (const char* name : {"--topology", "--rate"})
     if (options_.given(name))
       throw ConfigError(fmt::format("{}: strategy '{}' does not use it", name, job_.strategy));

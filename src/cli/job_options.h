@@ -17,7 +17,7 @@ class JobOptions {
   void declare_model();     // and data, and --set
   void declare_strategy();  // and what gossip strategies ask
   void declare_optimizer();
-  void declare_speeds();  // relative, of each worker
+  void declare_speeds();  // of each worker, and how they change
   void declare_link();    // emulated
 
   // To be called when the command line and the --config file were read: fills in what depends on
@@ -30,7 +30,7 @@ class JobOptions {
   CommandOptions& options_;
   TrainOptions& job_;
   std::vector<std::string> sets_;
-  std::string speeds_, topology_;
+  std::string speeds_, slowdowns_, topology_;
   double rate_ = -1;
 };
 

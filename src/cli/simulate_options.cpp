@@ -105,11 +105,6 @@ void SimulateOptionReader::declare_compute() {
                    "samples per worker and micro-batch; the profile's unless given", 1 << 24);
   options_.integer("--accumulate", job_.accumulate, 1, 1 << 20, "N", "micro-batches per step");
   shared_.declare_speeds();
-  options_.number(
-      "--jitter", jitter_, "a number from 0 to below 1", [](double x) { return x >= 0 && x < 1; },
-      "a micro-batch takes 1 ± this of its time");
-  options_.text("--slowdowns", slowdowns_, "every=TIME,for=TIME,factor=X",
-                "slow periods that come and go on each worker");
 }
 
 void SimulateOptionReader::declare_length() {
@@ -248,8 +243,8 @@ SimulateOptionReader::Request SimulateOptionReader::read() {
   scenario.batch = batch_ > 0 ? batch_ : scenario.profile.batch;
   scenario.accumulate = job_.accumulate;
   scenario.speeds = repeated_to(job_.emulate_speeds, job_.workers);
-  scenario.jitter = jitter_;
-  if (!slowdowns_.empty()) scenario.slowdowns = sim::parse_slowdowns(slowdowns_);
+  scenario.jitter = job_.jitter;
+  scenario.slowdowns = job_.slowdowns;
   read_length(scenario);
   scenario.optimizer = [job = job_](std::size_t size) { return make_optimizer(job, size); };
   scenario.learning_rate =

@@ -52,10 +52,10 @@ class SimulateOptionReader {
   CommandOptions options_;
   TrainOptions job_;
   JobOptions shared_;
-  std::string network_ = "10gbe", links_, profile_, slowdowns_, objective_ = "none", faults_;
+  std::string network_ = "10gbe", links_, profile_, objective_ = "none", faults_;
   std::string time_, swarm_, trace_;
   int workers_per_host_ = 1, dimension_ = 0, trace_workers_ = 16;
-  double jitter_ = 0, condition_ = 100, noise_ = 0.1, skew_ = 0, dirichlet_ = 0;
+  double condition_ = 100, noise_ = 0.1, skew_ = 0, dirichlet_ = 0;
   double target_loss_ = 0;
   std::int64_t iterations_ = 0, batch_ = 0;
   std::chrono::nanoseconds observe_every_{0};

@@ -56,6 +56,7 @@ Json worker_rows(const sim::Report& report) {
              {"exposed_comm_ms", exposed_ms(each.figures)},
              {"bytes_sent", each.bytes_sent},
              {"outcome", outcome_name(each.outcome.kind)}};
+    if (!each.strategy.empty()) row["figures"] = each.strategy;
     if (!each.outcome.error.empty()) {
       row["error"] = each.outcome.error;
       row["ended_seconds"] = seconds(each.outcome.at - Time());
@@ -191,7 +192,7 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
       {"hung", report.hung},
       {"lost_workers", report.lost()},
       {"first_failure", nullptr},
-      {"figures", report.figures},
+      {"figures", report.workers.front().strategy},
       {"summary", report.summary},
       {"per_worker", worker_rows(report)}};
   Json faults = Json::array();

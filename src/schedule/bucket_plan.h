@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct Fusion {
   std::size_t bytes = std::size_t{25} << 20;
 
   static Fusion none() { return {1, 1}; }  // every tensor by itself
+  static Fusion whole() { return {SIZE_MAX, SIZE_MAX}; }  // all in one
   static Fusion of(std::size_t bytes) { return {bytes < (1 << 20) ? bytes : 1 << 20, bytes}; }
 };
 

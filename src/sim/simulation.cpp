@@ -245,7 +245,7 @@ void Simulation::collect(Engine::End end) {
   for (int rank = 0; rank < scenario_.workers; ++rank) {
     VirtualWorker& each = worker(rank);
     report_.workers.push_back({each.outcome(), each.figures(), cluster_.fabric(rank).bytes_sent(),
-                               taken_.contains(rank)});
+                               each.strategy().figures(), taken_.contains(rank)});
     const Outcome& outcome = each.outcome();
     if (outcome.kind == Outcome::Kind::failed && outcome.at < first_failure) {
       first_failure = outcome.at;
@@ -263,7 +263,6 @@ void Simulation::collect(Engine::End end) {
     report_.samples_per_second = static_cast<double>(report_.samples) / seconds(last - first);
   report_.events = cluster_.engine().events();
   report_.hash = cluster_.engine().hash();
-  report_.figures = worker(0).strategy().figures();
   report_.summary = worker(0).strategy().summary();
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,6 +28,7 @@ struct WorkerReport {
   Outcome outcome;
   WorkerFigures figures;
   std::uint64_t bytes_sent = 0;
+  nlohmann::json strategy;  // its strategy's own figures
   bool taken = false;  // a fault ended its process, though it may have been started anew
 };
 
@@ -41,8 +42,7 @@ struct Report {
   double samples_per_second = 0;
   std::uint64_t events = 0, hash = 0;
   double wall_seconds = 0;
-  std::map<std::string, double> figures;  // of rank 0's strategy
-  std::string summary;                    // of it, for people
+  std::string summary;  // of rank 0's strategy, for people
   // Somebody waited with nothing left that could happen, or things happened without end: a bug.
   bool hung = false;
   int first_failed = -1;  // rank, or -1

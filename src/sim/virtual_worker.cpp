@@ -100,12 +100,17 @@ Task<> VirtualWorker::train() {
   const std::int64_t budget =
       scenario_.samples > 0 ? scenario_.samples : std::numeric_limits<std::int64_t>::max();
   figures_.first_step = now();
+  Time begin = now();
   while (worker_.progress.samples < budget && !worker_.all_stop) {
-    const Time begin = now();
+    const std::int64_t steps = worker_.progress.steps;
     co_await step();
     figures_.last_step = now();
-    ++figures_.steps;
-    if (figures_.iterations.size() < kMostIterations) figures_.iterations.push_back(now() - begin);
+    if (worker_.progress.steps > steps) {
+      ++figures_.steps;
+      if (figures_.iterations.size() < kMostIterations)
+        figures_.iterations.push_back(now() - begin);
+      begin = now();
+    }
     cluster_.engine().record(Cluster::kStep, static_cast<std::uint64_t>(rank_),
                              static_cast<std::uint64_t>(worker_.progress.samples));
     listener_.stepped(rank_);
@@ -113,11 +118,19 @@ Task<> VirtualWorker::train() {
   co_await strategy_->flush();
 }
 
-Task<> VirtualWorker::step() {
-  const std::int64_t all = scenario_.batch * scenario_.accumulate * cluster_.size();
+// How many samples this worker computes in the coming step.
+std::int64_t VirtualWorker::step_samples() {
+  const std::int64_t own = scenario_.batch * scenario_.accumulate;
+  if (!strategy_->lockstep()) return own;
+  const std::int64_t all = own * cluster_.size();
   const std::int64_t left =
       scenario_.samples > 0 ? scenario_.samples - worker_.progress.samples : all;
-  const std::int64_t samples = share_of(strategy_->split(std::min(all, left)), rank_).count;
+  return share_of(strategy_->split(std::min(all, left)), rank_).count;
+}
+
+Task<> VirtualWorker::step() {
+  const std::int64_t samples = step_samples();
+  co_await strategy_->expect(samples);
   pieces_ = compute_.by_bucket(strategy_->plan());
   bool begun = false;
   const Time begin = now();

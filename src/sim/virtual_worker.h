@@ -27,10 +27,11 @@ struct Outcome {
 
 // What a worker did, waiting excluded from `busy`.
 struct WorkerFigures {
-  std::int64_t samples = 0, micro_batches = 0, steps = 0;
+  std::int64_t samples = 0, micro_batches = 0;
+  std::int64_t steps = 0;  // that ended with an update
   Duration busy{}, exposed{};
   Time first_step = kNever, last_step{};
-  std::vector<Duration> iterations;
+  std::vector<Duration> iterations;  // from one update to the next
 };
 
 class VirtualWorker {
@@ -67,6 +68,7 @@ class VirtualWorker {
   Task<> whole();
   Task<> background();
   Task<> train();
+  std::int64_t step_samples();
   Task<> step();
   Task<> forward(double factor, bool first_pass);
   Task<> backward(double factor, bool last_pass);

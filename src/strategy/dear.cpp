@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/statistics.h"
@@ -134,16 +135,12 @@ Task<> Dear::change_plan(std::size_t bucket_bytes) {
   last_step_ = Time();
 }
 
-std::map<std::string, double> Dear::figures() const {
-  std::map<std::string, double> out{{"fusion_bytes", static_cast<double>(bucket_bytes_)},
-                                    {"buckets", plan().count()}};
+nlohmann::json Dear::figures() const {
+  nlohmann::json out{{"fusion_bytes", bucket_bytes_}, {"buckets", plan().count()}};
   if (!tuner_) return out;
-  out["fusion_trials"] = static_cast<double>(tuner_->curve().size());
-  for (std::size_t i = 0; i < tuner_->curve().size(); ++i) {
-    const auto& trial = tuner_->curve()[i];
-    out[fmt::format("fusion_trial_{:02}_bytes", i + 1)] = static_cast<double>(trial.bytes);
-    out[fmt::format("fusion_trial_{:02}_ms", i + 1)] = trial.seconds * 1e3;
-  }
+  auto& curve = out["fusion_curve"] = nlohmann::json::array();
+  for (const auto& trial : tuner_->curve())
+    curve.push_back({{"bytes", trial.bytes}, {"ms", trial.seconds * 1e3}});
   return out;
 }
 

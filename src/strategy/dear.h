@@ -32,7 +32,7 @@ class Dear final : public Synchronous {
   Task<> end_step(std::int64_t samples) override;
   Task<> flush() override;
   bool waits_for_reads() const override { return worker_.size() > 1; }
-  std::map<std::string, double> figures() const override;
+  nlohmann::json figures() const override;
   std::string summary() const override;
   Task<> whole_state(OptimizerState& state) override;
 

@@ -29,6 +29,16 @@ double OptionReader::number(const std::string& key, double fallback, double low,
   return result;
 }
 
+std::int64_t OptionReader::whole(const std::string& key, std::int64_t fallback, std::int64_t low,
+                                 std::int64_t high) {
+  const std::string value = text(key, std::to_string(fallback));
+  std::int64_t result = 0;
+  if (!parse_number(value, result) || result < low || result > high)
+    throw ConfigError(fmt::format("strategy.{} = '{}': expected a whole number from {} to {}", key,
+                                  value, low, high));
+  return result;
+}
+
 void OptionReader::finish() const {
   if (left_.empty()) return;
   throw ConfigError(fmt::format("strategy {} has no option '{}': it knows {}", strategy_,

@@ -1,6 +1,7 @@
 // Reads a strategy's options from text, strictly.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -15,6 +16,8 @@ class OptionReader {
   std::string text(const std::string& key, const std::string& fallback);
   bool flag(const std::string& key, bool fallback);
   double number(const std::string& key, double fallback, double low, double high);
+  std::int64_t whole(const std::string& key, std::int64_t fallback, std::int64_t low,
+                     std::int64_t high);
 
   // Throws ConfigError if an option was given that nobody asked for.
   void finish() const;

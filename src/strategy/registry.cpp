@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "skein/error.h"
+#include "strategy/abs.h"
 #include "strategy/allreduce.h"
 #include "strategy/dear.h"
 
@@ -25,7 +26,8 @@ Entry entry(const char* name) {
 }
 
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all{entry<AllReduce>("allreduce"), entry<Dear>("dear")};
+  static const std::vector<Entry> all{entry<AllReduce>("allreduce"), entry<Dear>("dear"),
+                                      entry<Abs>("abs")};
   return all;
 }
 

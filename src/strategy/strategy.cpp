@@ -1,5 +1,7 @@
 #include "strategy/strategy.h"
 
+#include <nlohmann/json.hpp>
+
 #include "kernels/kernels.h"
 #include "schedule/shares.h"
 
@@ -9,6 +11,10 @@ std::vector<std::int64_t> Strategy::split(std::int64_t samples) {
   return even_shares(samples, worker_.size());
 }
 
+nlohmann::json Strategy::figures() const { return nlohmann::json::object(); }
+nlohmann::json Strategy::step_figures() const { return nlohmann::json::object(); }
+
+Task<> Strategy::expect(std::int64_t) { co_return; }
 Task<> Strategy::need(int) { co_return; }
 Task<> Strategy::flush() { co_return; }
 Task<> Strategy::background() { co_return; }

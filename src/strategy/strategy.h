@@ -1,13 +1,14 @@
 // How the workers of a run turn their gradients into one model.
 //
 // A driver (the trainer of a real run, or the virtual cluster) calls, for every step and in this
-// order: need for each bucket before forward reads it, begin_step when backward begins,
+// order: expect, need for each bucket before forward reads it, begin_step when backward begins,
 // gradient_ready for each bucket during backward, end_step. Only the driver's loop calls a
 // strategy, so it needs no locks.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,17 @@ class Strategy {
   // The buckets in which gradients are reported and parameters needed. Constant during a step.
   virtual const BucketPlan& plan() const = 0;
 
-  // How many of the next global batch's samples each rank should take; the same on all ranks.
+  // Whether all workers make each step together and share its batch. Else each steps at its own
+  // pace, with samples that it draws itself, and ends when progress.samples reaches the budget.
+  virtual bool lockstep() const { return true; }
+
+  // How many of the next global batch's samples each rank should take; the same on all ranks. Only
+  // asked in lockstep.
   virtual std::vector<std::int64_t> split(std::int64_t samples);
+
+  // The coming step will have that many samples. Called before any of its gradients are there, by
+  // a driver that knows.
+  virtual Task<> expect(std::int64_t samples);
 
   // The backward of a step begins, in which this rank will compute `samples` samples: kUnknown if
   // nobody can say yet, then nothing is sent before end_step.
@@ -66,8 +76,10 @@ class Strategy {
   // Whether need() can wait: only then the driver watches reads of parameters.
   virtual bool waits_for_reads() const { return false; }
 
-  // Figures of this strategy's own for reports.
-  virtual std::map<std::string, double> figures() const { return {}; }
+  // Figures of this strategy's own on this worker, for reports: of the whole run, and of the last
+  // step. JSON objects.
+  virtual nlohmann::json figures() const;
+  virtual nlohmann::json step_figures() const;
 
   // What a person should know of it at the end of a run; empty: nothing.
   virtual std::string summary() const { return ""; }

@@ -80,6 +80,7 @@ void Distributed::Impl::expect(std::int64_t samples) {
     throw ConfigError(
         "expect() came after the first gradient of its step: call it before backward()");
   expected_ = samples;
+  if (!strategy_->lockstep()) courier().wait(strategy_->expect(samples));
   compute_from_ = world_.impl().loop().now();
 }
 

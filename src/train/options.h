@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/compute.h"
+
 namespace skein {
 
 struct TrainOptions {
@@ -53,6 +55,8 @@ struct TrainOptions {
   // One host made to behave like a bad cluster. Zero or empty: not emulated.
   std::vector<double> emulate_speeds;           // one positive number per worker, relative
   std::chrono::nanoseconds emulate_step{0};     // a micro-batch at speed 1 takes at least this
+  double jitter = 0;                            // a micro-batch takes 1 ± this, uniformly
+  sim::Slowdowns slowdowns;                     // slow periods that come and go
   double emulate_link = 0;                      // bytes per second of each worker, each direction
   std::chrono::nanoseconds emulate_latency{0};  // of every message
 

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kGenerator = "torch_generator";
+constexpr const char* kPosition = "data_position";
 
 // The optimizer's state as planes of the whole model, cut by parameter and with its shape, so that
 // it fits any layout of the arena and any number of workers.
@@ -37,11 +38,13 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const Optimiz
   return tensors;
 }
 
-std::vector<NamedTensor> own_tensors(Distributed::Impl& run) {
+std::vector<NamedTensor> own_tensors(Distributed::Impl& run,
+                                     const GlobalBatches::Position& position) {
   std::vector<NamedTensor> tensors;
   for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
     for (const NamedTensor& each : *buffers)
       tensors.push_back({"buffer/" + each.name, each.tensor});
+  tensors.push_back({kPosition, torch::tensor({position.epoch, position.offset}, torch::kInt64)});
   tensors.push_back({kGenerator, at::detail::getDefaultCPUGenerator().get_state()});
   return tensors;
 }
@@ -124,7 +127,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   }
   world.barrier();
   write_safetensors(unfinished / fmt::format("rank-{}.safetensors", world.rank()),
-                    own_tensors(run));
+                    own_tensors(run, state.position));
   if (world.rank() == 0) {
     write_safetensors(unfinished / "model.safetensors", tensors);
     write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run, optimizer));
@@ -181,8 +184,10 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
   if (json.value("workers", 0) == run.world().size()) {
     const fs::path own = checkpoint / fmt::format("rank-{}.safetensors", run.world().rank());
     const SafeTensors file = read_safetensors(own);
-    auto tensors = own_tensors(run);
+    auto tensors = own_tensors(run, state.position);
     copy_all(own, file, tensors);
+    const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
+    state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
     auto generator = at::detail::getDefaultCPUGenerator();
     generator.set_state(tensors.back().tensor);
   }

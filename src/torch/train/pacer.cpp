@@ -5,8 +5,8 @@
 namespace skein {
 
 Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
-             double speed, double slowdown)
-    : clock_(clock), step_(step), batch_(batch), speed_(speed), slowdown_(slowdown) {
+             std::optional<sim::Pace> pace)
+    : clock_(clock), step_(step), batch_(batch), pace_(std::move(pace)), started_(clock.now()) {
   double total = 0;
   for (const Slot& slot : arena.slots()) total += static_cast<double>(slot.range.count);
   for (const Slot& slot : arena.slots())
@@ -19,10 +19,10 @@ void Pacer::begin(std::int64_t samples) {
   slept_ = Duration(0);
   samples_ = samples;
   done_ = 0;
-  const double per_sample = step_ > Duration(0)
-                                ? seconds(step_) / (static_cast<double>(batch_) * speed_)
-                                : real_per_sample_ * slowdown_;
-  target_ = from_seconds(per_sample * static_cast<double>(samples));
+  if (pace_) factor_ = pace_->next_factor(Time() + (begin_ - started_));
+  const double per_sample = step_ > Duration(0) ? seconds(step_) / static_cast<double>(batch_)
+                                                : real_per_sample_;
+  target_ = from_seconds(per_sample * factor_ * static_cast<double>(samples));
 }
 
 void Pacer::reading(int slot) {
@@ -50,7 +50,7 @@ void Pacer::backward_done() {
   real_per_sample_ =
       real_per_sample_ > 0 ? real_per_sample_ + 0.3 * (real - real_per_sample_) : real;
   if (step_ == Duration(0) && target_ == Duration(0))  // the first: nothing was known when it began
-    target_ = from_seconds(real * slowdown_ * static_cast<double>(samples_));
+    target_ = from_seconds(real * factor_ * static_cast<double>(samples_));
   sleep_until(begin_ + target_);
 }
 

@@ -1,10 +1,12 @@
 // Emulated computation: makes a worker as slow as a slower machine would be.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/arena.h"
 #include "core/clock.h"
+#include "sim/compute.h"
 
 namespace skein {
 
@@ -14,12 +16,12 @@ namespace skein {
 // shortened.
 class Pacer {
  public:
-  // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: `slowdown` times what it
-  // really takes.
-  Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch, double speed,
-        double slowdown);
+  // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: what it really takes.
+  // `pace` says how much longer each one takes; nothing: none does.
+  Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
+        std::optional<sim::Pace> pace);
 
-  bool active() const { return step_ > Duration(0) || slowdown_ > 1; }
+  bool active() const { return step_ > Duration(0) || pace_; }
   void begin(std::int64_t samples);  // before forward
   void reading(int slot);            // in forward, before a read that may wait
   void waited(Duration time);        // and after it: the computation goes on that much later
@@ -34,7 +36,9 @@ class Pacer {
   std::vector<double> weight_;  // of each slot among all parameters
   Duration step_;
   std::int64_t batch_;
-  double speed_, slowdown_;
+  std::optional<sim::Pace> pace_;
+  Time started_;
+  double factor_ = 1;  // of this micro-batch
   Time begin_{};
   Duration target_{};
   Duration slept_{};

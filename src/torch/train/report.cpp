@@ -27,16 +27,38 @@ std::vector<std::vector<double>> gather(World& world, const std::vector<double>&
   return rows;
 }
 
+// Every worker's text.
+std::vector<std::string> gather_text(World& world, const std::string& own) {
+  std::vector<double> lengths(static_cast<std::size_t>(world.size()));
+  lengths[static_cast<std::size_t>(world.rank())] = static_cast<double>(own.size());
+  lengths = world.sum(lengths);
+  const double longest = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<double> letters(own.begin(), own.end());
+  letters.resize(static_cast<std::size_t>(longest));
+  const auto rows = gather(world, letters);
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto length = static_cast<std::ptrdiff_t>(lengths[r]);
+    std::string text;
+    std::transform(rows[r].begin(), rows[r].begin() + length, std::back_inserter(text),
+                   [](double letter) { return static_cast<char>(letter); });
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 }  // namespace
 
 Json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
-               const Evaluation& evaluation, std::int64_t total_samples, std::int64_t parameters) {
+               const Json& strategy, const Evaluation& evaluation, std::int64_t total_samples,
+               std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
   const auto rows = gather(
       world, {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
               seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
               static_cast<double>(figures.bytes_sent), training});
+  const auto strategies = gather_text(world, strategy.dump());
   Json workers = Json::array();
   double samples = 0, exposed = 0, bytes = 0, longest = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -47,6 +69,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                        {"busy_fraction", row[2]},
                        {"exposed_comm_ms", row[3]},
                        {"bytes_sent", static_cast<std::int64_t>(row[4])}});
+    if (Json own = Json::parse(strategies[r]); !own.empty()) workers.back()["figures"] = own;
     samples += row[0];
     exposed += row[3] / static_cast<double>(rows.size());
     bytes += row[4];
@@ -73,6 +96,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"evaluation_seconds", seconds(figures.evaluation)},
             {"checkpoint_seconds", seconds(figures.checkpointing)},
             {"flush_seconds", seconds(figures.flush)},
+            {"figures", strategy},
             {"per_worker", workers}};
   if (options.target_accuracy > 0) {
     json["target_accuracy"] = options.target_accuracy;

@@ -28,9 +28,10 @@ struct RunFigures {
 };
 
 // Collects everybody's figures; the same on every worker. All workers call it.
+// `strategy`: what this worker's strategy says of itself.
 nlohmann::json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
-                         const Evaluation& final_evaluation, std::int64_t total_samples,
-                         std::int64_t parameters);
+                         const nlohmann::json& strategy, const Evaluation& final_evaluation,
+                         std::int64_t total_samples, std::int64_t parameters);
 
 // The few lines that a person reads at the end.
 std::string summary_text(const nlohmann::json& summary);

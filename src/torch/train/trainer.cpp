@@ -31,16 +31,21 @@ std::string joined(const TrainOptions::Settings& settings) {
   return text;
 }
 
-double speed_of(const TrainOptions& options, int rank) {
-  return options.emulate_speeds.empty() ? 1
-                                        : options.emulate_speeds[static_cast<std::size_t>(rank)];
+// Relative to the speed that the emulated step is of; without one, to the fastest worker, which is
+// as fast as this machine is.
+std::optional<sim::Pace> pace_of(const TrainOptions& options, int rank) {
+  const auto& speeds = options.emulate_speeds;
+  if (speeds.empty() && options.jitter == 0 && options.slowdowns.every.count() == 0) return {};
+  double speed = speeds.empty() ? 1 : speeds[static_cast<std::size_t>(rank)];
+  if (!speeds.empty() && options.emulate_step.count() == 0)
+    speed /= *std::max_element(speeds.begin(), speeds.end());
+  return sim::Pace(speed, options.jitter, options.slowdowns,
+                   Rng(options.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank)));
 }
 
-// How much slower than the fastest, which is as fast as this machine is.
-double slowdown_of(const TrainOptions& options, int rank) {
-  if (options.emulate_speeds.empty()) return 1;
-  return *std::max_element(options.emulate_speeds.begin(), options.emulate_speeds.end()) /
-         speed_of(options, rank);
+// Every worker's order of the data is its own where it draws by itself.
+std::uint64_t data_seed(std::uint64_t seed, int rank) {
+  return Rng(seed).split(0x64617461).split(static_cast<std::uint64_t>(rank))();
 }
 
 }  // namespace
@@ -60,14 +65,15 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   strategy.options = options.strategy_settings;
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
-  batches_ = std::make_unique<GlobalBatches>(static_cast<std::uint32_t>(train_size),
-                                             options.batch * options.accumulate * world.size(),
-                                             options.seed);
+  lockstep_ = run_->impl().strategy().lockstep();
+  batches_ = std::make_unique<GlobalBatches>(
+      static_cast<std::uint32_t>(train_size), step_batch(),
+      lockstep_ ? options.seed : data_seed(options.seed, world.rank()));
   prefetcher_ = std::make_unique<Prefetcher>(data_.train);
   Distributed::Impl& run = run_->impl();
   pacer_ =
       std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
-                              speed_of(options, world.rank()), slowdown_of(options, world.rank()));
+                              pace_of(options, world.rank()));
   if (pacer_->active()) {
     run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
     run.before_read = [this](int slot) { pacer_->reading(slot); };
@@ -89,7 +95,7 @@ std::map<std::string, std::string> Trainer::identity() const {
           {"data", options_.data},
           {"data settings", joined(options_.data_settings)},
           {"optimizer", options_.optimizer},
-          {"global batch", std::to_string(options_.batch * options_.accumulate * world_.size())},
+          {lockstep_ ? "global batch" : "batch of a worker", std::to_string(step_batch())},
           {"seed", std::to_string(options_.seed)}};
 }
 
@@ -102,16 +108,21 @@ void Trainer::resume() {
   bar_.say(fmt::format("resumed from {}", checkpoint.string()));
 }
 
-Trainer::GlobalStep Trainer::next_step(std::int64_t done) {
+// Of all workers in lockstep, else of this one.
+std::int64_t Trainer::step_batch() const {
+  return options_.batch * options_.accumulate * (lockstep_ ? world_.size() : 1);
+}
+
+Trainer::Step Trainer::next_step(std::int64_t done) {
   if (done >= budget_) return {};
-  const auto indices = batches_->next(budget_ - done);
+  const auto indices = lockstep_ ? batches_->next(budget_ - done) : batches_->next();
   return {{indices.begin(), indices.end()}, batches_->position()};
 }
 
-Trainer::Part Trainer::own_part(const GlobalStep& step) {
+Trainer::Part Trainer::own_part(const Step& step) {
   Part part;
-  const Share share =
-      share_of(run_->impl().strategy().split(std::ssize(step.indices)), world_.rank());
+  Share share{0, std::ssize(step.indices)};
+  if (lockstep_) share = share_of(run_->impl().strategy().split(share.count), world_.rank());
   part.samples = share.count;
   auto next = step.indices.begin() + share.begin;
   for (const std::int64_t count : even_shares(part.samples, options_.accumulate)) {
@@ -133,22 +144,26 @@ void Trainer::run() {
                          world_.size() == 1 ? "" : "s", options_.strategy, budget_));
   }
   Worker& worker = run_->impl().worker();
-  GlobalStep step = next_step(done());
+  Step step = next_step(done());
   bool reached = false;
+  Duration last_update{};  // in training time
   while (done() < budget_ && !worker.all_stop && !reached) {
-    const std::int64_t before = done();
+    const std::int64_t before = done(), steps = run_->steps();
     const Time begin = now();
     worker.wants_to_stop = stop_requested();
     // Shares may follow measured speeds, so the next step's are only a guess, good for loading
     // early.
-    GlobalStep next = next_step(before + std::ssize(step.indices));
+    Step next = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
     train_step(own_part(step), own_part(next));
     position_ = step.after;
     step = std::move(next);
     figures_.training += now() - begin;
-    figures_.iteration_ms.push_back(milliseconds(now() - begin));
-    ++figures_.iterations;
-    log_step();
+    if (run_->steps() > steps) {
+      figures_.iteration_ms.push_back(milliseconds(figures_.training - last_update));
+      last_update = figures_.training;
+      ++figures_.iterations;
+      log_step();
+    }
     if (at(eval_every_, before)) {
       evaluate_now();
       reached = options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
@@ -218,14 +233,16 @@ void Trainer::log_step() {
   const Duration exposed = run_->impl().exposed_communication();
   const double accuracy = evaluated_at_ >= 0 ? evaluation_.accuracy : -1;
   bar_.update({done(), budget_, run_->steps(), smooth_loss_, run_->learning_rate(), accuracy});
-  metrics_.write({{"kind", "step"},
-                  {"step", run_->steps()},
-                  {"samples", done()},
-                  {"seconds", seconds(figures_.training)},
-                  {"loss", loss_},
-                  {"learning_rate", run_->learning_rate()},
-                  {"iteration_ms", figures_.iteration_ms.back()},
-                  {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}});
+  nlohmann::json line{{"kind", "step"},
+                      {"step", run_->steps()},
+                      {"samples", done()},
+                      {"seconds", seconds(figures_.training)},
+                      {"loss", loss_},
+                      {"learning_rate", run_->learning_rate()},
+                      {"iteration_ms", figures_.iteration_ms.back()},
+                      {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}};
+  line.update(run_->impl().strategy().step_figures());
+  metrics_.write(line);
   logged_exposed_ = exposed;
 }
 
@@ -247,6 +264,7 @@ void Trainer::evaluate_now() {
 
 void Trainer::checkpoint_now() {
   const Time begin = now();
+  run_->flush();  // may apply what was on its way, and count it
   save_checkpoint(options_.out, run_->impl(),
                   {run_->impl().worker().progress, position_, identity()},
                   options_.keep_checkpoints);
@@ -261,7 +279,8 @@ void Trainer::report() {
   std::int64_t parameters = 0;
   for (const Slot& slot : run.binding().arena().slots())
     parameters += static_cast<std::int64_t>(slot.range.count);
-  const auto summary = summarise(world_, options_, figures_, evaluation_, done(), parameters);
+  const auto summary = summarise(world_, options_, figures_, run.strategy().figures(), evaluation_,
+                                 done(), parameters);
   if (!options_.out.empty()) run_->save(options_.out + "/model.safetensors");
   if (trace_) {
     trace_->write_part(options_.trace);
@@ -278,7 +297,6 @@ void Trainer::report() {
     json["version"] = options_.version;
     json["seed"] = options_.seed;
     json["config"] = nlohmann::json::parse(options_.config_json);
-    json["figures"] = run.strategy().figures();
     write_whole(options_.json, json.dump(2) + "\n");
   }
 }

@@ -29,8 +29,9 @@ class Trainer {
  private:
   using Indices = std::vector<std::uint32_t>;
 
-  // The samples of all workers in one step, and where the data stand after it.
-  struct GlobalStep {
+  // The samples of all workers in one step, or of this one where there is no lockstep, and where the
+  // data stand after it.
+  struct Step {
     Indices indices;
     GlobalBatches::Position after;
   };
@@ -42,8 +43,8 @@ class Trainer {
   };
 
   void resume();
-  GlobalStep next_step(std::int64_t done);
-  Part own_part(const GlobalStep& step);
+  Step next_step(std::int64_t done);
+  Part own_part(const Step& step);
   void train_step(const Part& part, const Part& upcoming);
   void micro_batch(const Indices& indices, const Indices* next, double weight);
   void evaluate_now();
@@ -52,6 +53,7 @@ class Trainer {
   void report();
 
   std::int64_t done() const { return run_->samples(); }
+  std::int64_t step_batch() const;
   Time now() const { return clock_.now(); }
   bool at(std::int64_t every, std::int64_t before) const;
   std::map<std::string, std::string> identity() const;
@@ -62,6 +64,7 @@ class Trainer {
   DataSets data_;
   std::shared_ptr<Model> model_;
   std::int64_t budget_ = 0;
+  bool lockstep_ = true;
   std::int64_t eval_every_ = 0;
   std::optional<Distributed> run_;
   std::unique_ptr<Pacer> pacer_;

@@ -1,0 +1,188 @@
+#include "strategy/abs.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/kernels.h"
+#include "optimize/clip.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+Abs::Options::Scaling parse_scaling(const std::string& text) {
+  using Scaling = Abs::Options::Scaling;
+  if (text == "none") return Scaling::none;
+  if (text == "linear") return Scaling::linear;
+  if (text == "sqrt") return Scaling::sqrt;
+  throw ConfigError(fmt::format("strategy.lr_scaling = '{}': expected none, linear or sqrt", text));
+}
+
+nlohmann::json histogram(const std::map<std::int64_t, std::int64_t>& counts) {
+  auto out = nlohmann::json::object();
+  for (const auto& [value, times] : counts) out[std::to_string(value)] = times;
+  return out;
+}
+
+double mean_of(const std::map<std::int64_t, std::int64_t>& counts) {
+  double sum = 0, times = 0;
+  for (const auto& [value, count] : counts) {
+    sum += static_cast<double>(value * count);
+    times += static_cast<double>(count);
+  }
+  return times > 0 ? sum / times : 0;
+}
+
+}  // namespace
+
+Abs::Options::Options(const std::map<std::string, std::string>& options) {
+  OptionReader reader("abs", options);
+  lr_scaling = parse_scaling(reader.text("lr_scaling", "none"));
+  reference_batch = reader.whole("reference_batch", 0, 0, 1 << 30);
+  warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
+  max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
+  reader.finish();
+  if (reference_batch > 0 && lr_scaling == Scaling::none)
+    throw ConfigError(
+        fmt::format("strategy.reference_batch = {}: nothing is scaled by it; expected lr_scaling = "
+                    "linear or sqrt too",
+                    reference_batch));
+}
+
+Abs::Abs(Worker& worker, const Options& options)
+    : Strategy(worker),
+      options_(options),
+      plan_(worker.arena(), Fusion::whole()),
+      sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
+      round_(worker, sum_, kGradients, kNotes) {}
+
+// Micro-batches of one size need no pass over the gradients; before one of another size those
+// gathered so far are brought to its unit.
+Task<> Abs::expect(std::int64_t samples) {
+  expected_ = samples;
+  if (worker_.size() == 1 || samples <= 0) co_return;
+  const auto unit = static_cast<float>(samples);
+  if (batch_.samples > 0 && unit != unit_) scale(worker_.arena().gradients(), unit_ / unit);
+  unit_ = unit;
+}
+
+Task<> Abs::begin_step(std::int64_t) { co_return; }
+
+void Abs::gathered(std::int64_t samples) {
+  // The first micro-batch of a round fixes its unit even where nobody knew it before.
+  if (expected_ == kUnknown && batch_.samples == 0 && samples > 0)
+    unit_ = static_cast<float>(samples);
+  else if (samples > 0 && static_cast<float>(samples) != unit_)
+    throw ConfigError(fmt::format(
+        "a micro-batch of {} samples came after ones of {}: its gradients were weighted wrongly. "
+        "Say expect(samples) before backward() when batch sizes change",
+        samples, unit_));
+  expected_ = kUnknown;
+  batch_.samples += samples;
+  batch_.micro_batches += samples > 0 ? 1 : 0;
+  batch_.round = rounds_;
+}
+
+Task<> Abs::end_step(std::int64_t samples) {
+  if (worker_.size() == 1) {
+    worker_.all_stop = worker_.wants_to_stop;
+    co_await update(samples, 1);
+    co_return;
+  }
+  gathered(samples);
+  if (batch_.micro_batches == 0) co_return;
+  const bool wait = batch_.micro_batches >= options_.max_micro_batches;
+  if (round_.posted() && !round_.arrived() && !wait) co_return;
+  co_await end_round();
+}
+
+// What was gathered goes out, and what came back, if anything did, takes its place in the gradients
+// plane.
+void Abs::send_batch() {
+  swap_scaled(sum_, unit_, worker_.arena().gradients());
+  if (batch_.micro_batches > 0) ++micro_batches_[last_micro_batches_ = batch_.micro_batches];
+  sent_ = std::exchange(batch_, Batch());
+  ++rounds_;
+  round_.post({.samples = sent_.samples});
+}
+
+Task<> Abs::end_round() {
+  std::optional<RoundNotes> sum;
+  if (round_.posted()) sum = co_await round_.take();
+  const std::int64_t age = rounds_ - sent_.round;
+  send_batch();
+  if (sum) co_await apply(*sum, age);
+  if (rounds_ <= options_.warmup_rounds) co_await catch_up(0);
+}
+
+// Waits for the sum that is on its way and applies it. What was gathered since stays.
+Task<> Abs::catch_up(std::int64_t age) {
+  const RoundNotes sum = co_await round_.take();
+  const Span gradients = worker_.arena().gradients();
+  swap_scaled(sum_, 1, gradients);
+  co_await apply(sum, age);
+  swap_scaled(sum_, 1, gradients);
+}
+
+// The gradients plane holds the sum; afterwards it is zero.
+Task<> Abs::apply(const RoundNotes& sum, std::int64_t age) {
+  ++staleness_[age];
+  ++round_samples_[last_samples_ = sum.samples];
+  if (worker_.progress.reference == 0) worker_.progress.reference = sum.samples;
+  co_await update(sum.samples, static_cast<float>(1 / static_cast<double>(sum.samples)));
+}
+
+Task<> Abs::update(std::int64_t samples, float gradient_scale) {
+  const Span gradients = worker_.arena().gradients();
+  Progress& progress = worker_.progress;
+  UpdateContext context{.learning_rate = scaled_rate(samples),
+                        .gradient_scale = gradient_scale,
+                        .step = ++progress.steps};
+  if (worker_.clip() > 0)
+    context.gradient_scale = clipped(gradient_scale, squared_norm(gradients), worker_.clip());
+  co_await worker_.update({0, worker_.arena().size()}, context);
+  progress.samples += samples;
+}
+
+double Abs::scaled_rate(std::int64_t samples) const {
+  using Scaling = Options::Scaling;
+  const double rate = worker_.learning_rate();
+  if (options_.lr_scaling == Scaling::none || worker_.size() == 1) return rate;
+  const auto reference = static_cast<double>(
+      options_.reference_batch > 0 ? options_.reference_batch : worker_.progress.reference);
+  const double ratio = static_cast<double>(samples) / reference;
+  return rate * (options_.lr_scaling == Scaling::linear ? ratio : std::sqrt(ratio));
+}
+
+// All workers come here after the same round: the sum on its way is applied, and then what any of
+// them has gathered since.
+Task<> Abs::flush() {
+  if (worker_.size() == 1) co_return;
+  if (round_.posted()) co_await catch_up(1);
+  const RoundNotes rest = co_await round_.ask({.samples = batch_.samples});
+  if (rest.samples == 0) co_return;
+  send_batch();
+  co_await catch_up(1);
+}
+
+nlohmann::json Abs::figures() const {
+  return {{"rounds", rounds_},
+          {"micro_batches_per_round", histogram(micro_batches_)},
+          {"mean_micro_batches_per_round", mean_of(micro_batches_)},
+          {"round_samples", histogram(round_samples_)},
+          {"staleness", histogram(staleness_)}};
+}
+
+nlohmann::json Abs::step_figures() const {
+  return {{"micro_batches", last_micro_batches_}, {"round_samples", last_samples_}};
+}
+
+std::string Abs::summary() const {
+  return fmt::format("{} rounds, {:.1f} samples each; {:.2f} micro-batches of this worker a round",
+                     rounds_, mean_of(round_samples_), mean_of(micro_batches_));
+}
+
+}  // namespace skein

@@ -1,0 +1,81 @@
+// ABS-SGD: delayed synchronous SGD with an adaptive batch size. Nobody waits: while one global sum
+// of gradients is on its way, every worker goes on computing micro-batches at the present weights,
+// as many as it manages. A step of the driver is one micro-batch; weights change only when a round
+// ends.
+//
+//   w_{k+1} = w_k − rate · G_{k−1} / n_{k−1}
+//
+// with G the sum over all samples that all workers computed in a round, and n their number. Every
+// worker posts one sum per round in the same order, so replicas stay bit-equal. Alone it is plain
+// SGD.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "strategy/option_reader.h"
+#include "strategy/round.h"
+#include "strategy/strategy.h"
+
+namespace skein {
+
+class Abs final : public Strategy {
+ public:
+  struct Options {
+    enum class Scaling : std::uint8_t { none, linear, sqrt };
+    Scaling lr_scaling = Scaling::none;    // of the learning rate by a round's samples
+    std::int64_t reference_batch = 0;      // to which they compare; 0: the first round's
+    std::int64_t warmup_rounds = 0;        // the first so many without delay
+    std::int64_t max_micro_batches = 256;  // of a worker in one round; then it waits
+
+    Options() = default;
+    explicit Options(const std::map<std::string, std::string>& options);
+  };
+
+  Abs(Worker& worker, const Options& options);
+
+  const BucketPlan& plan() const override { return plan_; }
+  bool lockstep() const override { return false; }
+  Task<> expect(std::int64_t samples) override;
+  Task<> begin_step(std::int64_t samples) override;
+  void gradient_ready(int) override {}
+  Task<> end_step(std::int64_t samples) override;
+  Task<> flush() override;
+  nlohmann::json figures() const override;
+  nlohmann::json step_figures() const override;
+  std::string summary() const override;
+
+ private:
+  enum : Channel { kGradients, kNotes };
+
+  // What is gathered at the present weights. The gradients plane holds Σ samples · gradient / unit.
+  struct Batch {
+    std::int64_t samples = 0;
+    std::int64_t micro_batches = 0;
+    std::int64_t round = 0;  // in which it was computed
+  };
+
+  void gathered(std::int64_t samples);
+  void send_batch();
+  Task<> end_round();
+  Task<> catch_up(std::int64_t age);
+  Task<> apply(const RoundNotes& sum, std::int64_t age);
+  Task<> update(std::int64_t samples, float gradient_scale);
+  double scaled_rate(std::int64_t samples) const;
+
+  Options options_;
+  BucketPlan plan_;
+  Span sum_;  // the plane on its way
+  Round round_;
+  float unit_ = 1;
+  std::int64_t expected_ = kUnknown;
+  Batch batch_, sent_;
+  std::int64_t rounds_ = 0;
+
+  std::map<std::int64_t, std::int64_t> micro_batches_;  // how many rounds had so many, here
+  std::map<std::int64_t, std::int64_t> round_samples_;  // … over all workers
+  std::map<std::int64_t, std::int64_t> staleness_;      // how many updates were so many rounds old
+  std::int64_t last_micro_batches_ = 0, last_samples_ = 0;
+};
+
+}  // namespace skein

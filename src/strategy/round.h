@@ -1,0 +1,53 @@
+// A sum over all workers that is on its way while they compute: a plane of the model and, beside
+// it, what everybody must know of the round.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "strategy/worker.h"
+
+namespace skein {
+
+// What each worker adds to a round.
+struct RoundNotes {
+  std::int64_t samples = 0;
+  double figure = 0;  // whatever the strategy wants to know the mean of; float32 on the wire
+};
+
+// One at a time. All workers post the same rounds in the same order.
+class Round {
+ public:
+  // `values` is summed in place.
+  Round(Worker& worker, Span values, Channel values_channel, Channel notes_channel);
+
+  // Sends this worker's values and notes on their way. Requires that nothing is posted; nobody
+  // touches the values until the round was taken.
+  void post(const RoundNotes& own);
+  bool posted() const { return sending_.valid(); }
+
+  // Whether a posted round has ended, well or not.
+  bool arrived() const { return sending_->done(); }
+
+  // Waits for the posted round and returns everybody's notes added up. Learns whether somebody
+  // wants to stop. Throws IoError if the round failed.
+  Task<RoundNotes> take();
+
+  // Everybody's notes added up, without a round. Requires that nothing is posted.
+  Task<RoundNotes> ask(const RoundNotes& own);
+
+ private:
+  enum Column : std::size_t { kLow, kHigh, kFigure, kStop, kColumns };
+
+  void write(const RoundNotes& own);
+  RoundNotes read();
+  Task<> send();
+
+  Worker& worker_;
+  Span values_;
+  Channel values_channel_, notes_channel_;
+  std::unique_ptr<Memory> notes_;
+  ScopedJob sending_;
+};
+
+}  // namespace skein

@@ -1,0 +1,322 @@
+// abs against a serial reference of its recursion, closed forms of its schedule, and the limits of
+// its stability.
+#include "strategy/abs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/objectives/objectives.h"
+#include "sim/scenarios.h"
+
+namespace skein::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+
+// What one process computes that knows who took which part in which round.
+class Serial {
+ public:
+  Serial(Objective& objective, int workers, SgdOptions options, double rate) : rate_(rate) {
+    for (int rank = 0; rank < workers; ++rank) replicas_.push_back(objective.replica(rank));
+    optimizer_ = std::make_unique<Sgd>(arena().size(), options);
+  }
+
+  Arena& arena() { return replicas_.front()->arena(); }
+
+  // One round in which worker r computes counts[r] micro-batches at the present weights; then the
+  // sum of the round before is applied.
+  void round(const std::vector<int>& counts) {
+    std::vector<std::vector<float>> parts;
+    std::int64_t samples = 0;
+    for (std::size_t r = 0; r < replicas_.size(); ++r) {
+      parts.push_back(gathered(*replicas_[r], counts[r]));
+      samples += counts[r] * kBatch;
+    }
+    auto fresh = summed(parts);
+    if (!sum_.empty()) apply();
+    sum_ = std::move(fresh);
+    samples_ = samples;
+  }
+
+  void apply() {
+    const Span gradients = arena().gradients();
+    std::copy(sum_.begin(), sum_.end(), gradients.data);
+    const UpdateContext context{
+        .learning_rate = rate_,
+        .gradient_scale = static_cast<float>(1 / static_cast<double>(samples_)),
+        .step = ++step_};
+    optimizer_->update({0, arena().size()}, arena().parameters(), gradients, context);
+    for (std::size_t r = 1; r < replicas_.size(); ++r)
+      std::copy(arena().parameters().begin(), arena().parameters().end(),
+                replicas_[r]->arena().parameters().data);
+  }
+
+ private:
+  static std::vector<float> gathered(Replica& replica, int count) {
+    for (int i = 0; i < count; ++i) replica.gradient(kBatch);
+    std::vector<float> part;
+    for (float& value : replica.arena().gradients()) {
+      part.push_back(value * static_cast<float>(kBatch));
+      value = 0;
+    }
+    return part;
+  }
+
+  // In the order of the ring: shard p is added up from rank p + 1 on.
+  std::vector<float> summed(const std::vector<std::vector<float>>& parts) {
+    const int size = static_cast<int>(parts.size());
+    std::vector<float> sum(parts.front().size());
+    for (int p = 0; p < size; ++p) {
+      const Range range = shard(sum.size(), size, p);
+      for (std::size_t i = range.offset; i < range.end(); ++i) {
+        sum[i] = parts[static_cast<std::size_t>((p + 1) % size)][i];
+        for (int k = 2; k <= size; ++k)
+          sum[i] += parts[static_cast<std::size_t>((p + k) % size)][i];
+      }
+    }
+    return sum;
+  }
+
+  double rate_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::unique_ptr<Sgd> optimizer_;
+  std::vector<float> sum_;
+  std::int64_t samples_ = 0, step_ = 0;
+};
+
+// Keeps the replicas that a simulation makes, to look at them afterwards.
+class Kept final : public Objective {
+ public:
+  explicit Kept(std::unique_ptr<Objective> inner) : inner_(std::move(inner)) {}
+  std::unique_ptr<Replica> replica(int rank) override { return inner_->replica(rank); }
+  std::optional<Quality> evaluate(Span parameters) override {
+    last.assign(parameters.begin(), parameters.end());
+    return inner_->evaluate(parameters);
+  }
+  std::vector<float> last;
+
+ private:
+  std::unique_ptr<Objective> inner_;
+};
+
+Scenario abs_scenario(int workers, const Network& network, std::int64_t samples) {
+  Scenario scenario = hand_scenario(workers, network, hand_profile(1, 10ms, 20ms), 1);
+  scenario.strategy = "abs";
+  scenario.samples = samples;
+  return scenario;
+}
+
+std::unique_ptr<Objective> quadratic(int workers, double noise = 0.1, double condition = 10) {
+  return make_objective({.name = "quadratic",
+                         .workers = workers,
+                         .seed = 7,
+                         .condition = condition,
+                         .noise = noise,
+                         .dirichlet = {}});
+}
+
+TEST(Abs, HasTheBitsOfTheSerialRecursion) {
+  for (const auto& options :
+       {SgdOptions{}, SgdOptions{0.5, 0.01, false}, SgdOptions{0.5, 0, true}}) {
+    Scenario scenario = abs_scenario(4, free_network(), 0);
+    scenario.speeds = {1, 1, 2, 4};
+    scenario.samples = 20 * 8 * kBatch;
+    scenario.learning_rate = LearningRate(0.05, Schedule{});
+    scenario.optimizer = [&](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+    Kept kept(quadratic(4));
+    const Report report = simulate(scenario, &kept);
+    ASSERT_TRUE(report.completed());
+    // The first round has one micro-batch of each: nobody has anything to wait for.
+    const auto twin = quadratic(4);
+    Serial serial(*twin, 4, options, 0.05);
+    serial.round({1, 1, 1, 1});
+    const std::int64_t rounds = report.workers[0].strategy["rounds"];
+    for (std::int64_t k = 1; k < rounds; ++k) serial.round({1, 1, 2, 4});
+    serial.apply();
+    EXPECT_EQ(report.observations.back().consensus, 0);
+    EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().begin(),
+                                            serial.arena().parameters().end()));
+  }
+}
+
+TEST(Abs, TakesWhatEachWorkerManagesWhileASumIsOnItsWay) {
+  Scenario scenario = abs_scenario(4, free_network(), 100 * 8 * kBatch);
+  scenario.speeds = {1, 1, 2, 4};
+  const Report report = simulate(scenario, nullptr);
+  const int expected[] = {1, 1, 2, 4};
+  for (std::size_t r = 0; r < 4; ++r) {
+    const Json& figures = report.workers[r].strategy;
+    EXPECT_NEAR(figures["mean_micro_batches_per_round"], expected[r], 0.05) << "rank " << r;
+    EXPECT_EQ(figures["staleness"].size(), 1u) << figures["staleness"];
+    EXPECT_EQ(figures["staleness"]["1"], figures["round_samples"]["64"].get<int>() + 1);
+    EXPECT_GT(static_cast<double>(report.workers[r].figures.busy.count()),
+              0.98 * static_cast<double>(report.time.count()));
+  }
+}
+
+double utilisation(const Scenario& scenario, const Report& report) {
+  const double all =
+      static_cast<double>(scenario.batch * scenario.workers) / seconds(scenario.mean_gradient());
+  return report.samples_per_second / all;
+}
+
+// c: what a sum takes, in micro-batches of the slowest.
+TEST(Abs, KeepsEverybodyBusy) {
+  for (const double jitter : {0.0, 0.2})
+    for (const double c : {0.0, 0.5, 1.0, 2.0}) {
+      Scenario scenario = abs_scenario(4, free_network(), 200 * 8 * kBatch);
+      if (c > 0) {
+        const double bytes = 2 * 3 * kLayerElements * 4 / 4;
+        scenario.network = plain_network(bytes / (c * 30e-3), 0ms);
+      }
+      scenario.speeds = {1, 1, 2, 4};
+      scenario.jitter = jitter;
+      EXPECT_GE(utilisation(scenario, simulate(scenario, nullptr)), 0.95)
+          << "c = " << c << ", jitter " << jitter;
+    }
+}
+
+// H (1 + rho) with H = S / (N s_min): 2 at c = 0 and 3 at half the slowest micro-batch.
+TEST(Abs, OutpacesSynchronousSgdAsTheClosedFormSays) {
+  for (const auto& [c, gain] : {std::pair{0.0, 2.0}, {0.5, 3.0}}) {
+    Scenario scenario = abs_scenario(4, free_network(), 200 * 8 * kBatch);
+    if (c > 0) scenario.network = plain_network(2 * 3 * kLayerElements * 4 / 4 / (c * 30e-3), 0ms);
+    scenario.speeds = {1, 1, 2, 4};
+    const double abs = simulate(scenario, nullptr).samples_per_second;
+    scenario.strategy = "allreduce";
+    const double sync = simulate(scenario, nullptr).samples_per_second;
+    EXPECT_NEAR(abs / sync, gain, 0.02 * gain) << "c = " << c;
+  }
+}
+
+// Workers with minima of their own: what all converge to is the minimum over all samples computed,
+// not the mean of the workers' means.
+TEST(Abs, WeighsEverySampleTheSame) {
+  const auto objective = [] {
+    return make_objective({.name = "quadratic",
+                           .workers = 2,
+                           .seed = 7,
+                           .condition = 1,
+                           .noise = 0,
+                           .skew = 1,
+                           .dirichlet = {}});
+  };
+  Scenario scenario = abs_scenario(2, free_network(), 4 * kBatch * 100);
+  scenario.speeds = {1, 3};
+  scenario.learning_rate = LearningRate(0.25, Schedule{});
+  Kept kept(objective());
+  ASSERT_TRUE(simulate(scenario, &kept).completed());
+  const auto twin = objective();
+  const auto first = twin->replica(0), second = twin->replica(1);
+  first->gradient(1);
+  second->gradient(1);
+  for (std::size_t i = 0; i < kept.last.size(); ++i)
+    EXPECT_NEAR(kept.last[i],
+                -(first->arena().gradients()[i] + 3 * second->arena().gradients()[i]) / 4, 1e-5);
+}
+
+// Whether the delayed recursion converges on a quadratic of curvature 1.
+bool stable(double rate, const SgdOptions& options) {
+  Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 3000);
+  scenario.learning_rate = LearningRate(rate, Schedule{});
+  scenario.optimizer = [&](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+  const auto objective = make_objective({.name = "quadratic",
+                                         .workers = 2,
+                                         .seed = 3,
+                                         .dimension = 1,
+                                         .condition = 1,
+                                         .noise = 0,
+                                         .dirichlet = {}});
+  const Report report = simulate(scenario, objective.get());
+  return report.observations.back().quality->loss < report.observations.front().quality->loss;
+}
+
+double limit(const SgdOptions& options, double low, double high) {
+  while (high / low > 1.002)
+    (stable(std::sqrt(low * high), options) ? low : high) = std::sqrt(low * high);
+  return std::sqrt(low * high);
+}
+
+TEST(Abs, IsStableUpToTheKnownLimits) {
+  EXPECT_NEAR(limit({}, 0.5, 2), 1.0, 0.02);
+  EXPECT_NEAR(limit({0.9, 0, false}, 0.02, 0.5), 0.1, 0.002);
+  EXPECT_NEAR(limit({0.5, 0, false}, 0.1, 2), 0.5, 0.01);
+  EXPECT_NEAR(limit({0.9, 0, true}, 0.05, 1), 0.25, 0.005);
+}
+
+TEST(Abs, WaitsWhenAWorkerHasAsManyMicroBatchesAsAllowed) {
+  Scenario scenario =
+      abs_scenario(2, plain_network(kLayerElements * 4 / 300e-3, 0ms), 20 * 8 * kBatch);
+  scenario.strategy_settings = {{"max_micro_batches", "3"}};
+  const Report report = simulate(scenario, nullptr);
+  EXPECT_TRUE(report.completed());
+  for (const WorkerReport& worker : report.workers) {
+    EXPECT_FALSE(worker.strategy["micro_batches_per_round"].contains("4"));
+    EXPECT_GT(worker.figures.exposed, report.time / 2);
+  }
+}
+
+// Without delay a round is a step of synchronous SGD, and stable twice as far.
+TEST(Abs, WarmsUpWithoutDelay) {
+  Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 50);
+  scenario.strategy_settings = {{"warmup_rounds", "1000"}};
+  scenario.learning_rate = LearningRate(1.5, Schedule{});
+  const auto objective = quadratic(2, 0, 1);
+  const Report report = simulate(scenario, objective.get());
+  EXPECT_LT(report.observations.back().quality->loss, 1e-6);
+  EXPECT_EQ(report.workers[0].strategy["staleness"], Json({{"0", 50}}));
+}
+
+TEST(Abs, ScalesTheRateByTheSamplesOfARound) {
+  const auto end = [](const std::string& scaling, double rate) {
+    Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 10);
+    scenario.learning_rate = LearningRate(rate, Schedule{});
+    scenario.strategy_settings = {{"lr_scaling", scaling}};
+    if (scaling != "none")
+      scenario.strategy_settings["reference_batch"] = std::to_string(kBatch / 2);
+    Kept kept(quadratic(2, 0));
+    EXPECT_TRUE(simulate(scenario, &kept).completed());
+    return kept.last;
+  };
+  EXPECT_EQ(end("linear", 0.125), end("none", 0.5));  // a round has 4 times the reference
+  EXPECT_EQ(end("sqrt", 0.25), end("none", 0.5));
+}
+
+TEST(Abs, AloneIsPlainSgd) {
+  const auto end = [](const std::string& strategy) {
+    Scenario scenario = abs_scenario(1, free_network(), kBatch * 30);
+    scenario.strategy = strategy;
+    scenario.clip = 0.5;
+    scenario.optimizer = [](std::size_t size) {
+      return std::make_unique<Sgd>(size, SgdOptions{0.9, 0.01, true});
+    };
+    Kept kept(quadratic(1));
+    EXPECT_TRUE(simulate(scenario, &kept).completed());
+    return kept.last;
+  };
+  EXPECT_EQ(end("abs"), end("allreduce"));
+}
+
+TEST(Abs, EndsInTheSameRoundEverywhere) {
+  Scenario scenario = abs_scenario(5, plain_network(1e8, 1ms), 5000);
+  scenario.speeds = {1, 1.3, 2, 3.1, 0.7};
+  scenario.jitter = 0.3;
+  const auto objective = quadratic(5);
+  const Report report = simulate(scenario, objective.get());
+  ASSERT_TRUE(report.completed());
+  for (const WorkerReport& worker : report.workers) {
+    EXPECT_EQ(worker.strategy["rounds"], report.workers[0].strategy["rounds"]);
+    EXPECT_EQ(worker.strategy["round_samples"], report.workers[0].strategy["round_samples"]);
+  }
+  EXPECT_EQ(report.observations.back().consensus, 0);
+  std::int64_t applied = 0;
+  for (const auto& [samples, times] : report.workers[0].strategy["round_samples"].items())
+    applied += std::stoll(samples) * times.get<std::int64_t>();
+  EXPECT_EQ(applied, report.samples) << "samples were computed and not used";
+}
+
+}  // namespace
+}  // namespace skein::sim
