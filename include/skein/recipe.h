@@ -67,4 +67,13 @@ class StrategySpec {
 // false.
 inline StrategySpec allreduce() { return StrategySpec("allreduce"); }
 
+// The same updates, with the all-reduce hidden behind backward and the next forward. Options: those
+// of allreduce, fusion_start = SIZE, trial_steps = N.
+inline StrategySpec dear() { return StrategySpec("dear"); }
+
+// Delayed synchronous SGD in which every worker computes as many samples as it can: step() adds up
+// gradients and decides when weights change. Options: lr_scaling = none | linear | sqrt,
+// reference_batch = N, warmup_rounds = N, max_micro_batches = N.
+inline StrategySpec abs() { return StrategySpec("abs"); }
+
 }  // namespace skein

@@ -40,6 +40,9 @@ class Strategy {
   // pace, with samples that it draws itself, and ends when progress.samples reaches the budget.
   virtual bool lockstep() const { return true; }
 
+  // Whether all replicas have the same bits after every update.
+  virtual bool equal_replicas() const { return true; }
+
   // How many of the next global batch's samples each rank should take; the same on all ranks. Only
   // asked in lockstep.
   virtual std::vector<std::int64_t> split(std::int64_t samples);

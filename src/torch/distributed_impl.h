@@ -41,7 +41,8 @@ class Distributed::Impl {
   // The optimizer's state as planes of the whole model, on every worker. All call it.
   OptimizerState optimizer_state();
 
-  // Throws Error, naming the parameter, unless all workers' parameters are bit-equal.
+  // Throws Error, naming the parameter, unless all workers' parameters are bit-equal. All call it
+  // after the same update.
   void verify_replicas();
 
   World& world() { return world_; }

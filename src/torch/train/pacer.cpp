@@ -20,8 +20,8 @@ void Pacer::begin(std::int64_t samples) {
   samples_ = samples;
   done_ = 0;
   if (pace_) factor_ = pace_->next_factor(Time() + (begin_ - started_));
-  const double per_sample = step_ > Duration(0) ? seconds(step_) / static_cast<double>(batch_)
-                                                : real_per_sample_;
+  const double per_sample =
+      step_ > Duration(0) ? seconds(step_) / static_cast<double>(batch_) : real_per_sample_;
   target_ = from_seconds(per_sample * factor_ * static_cast<double>(samples));
 }
 

@@ -66,14 +66,16 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
   lockstep_ = run_->impl().strategy().lockstep();
+  if (options.verify && !run_->impl().strategy().equal_replicas())
+    throw ConfigError(fmt::format("--verify: the workers of strategy {} have models of their own",
+                                  options.strategy));
   batches_ = std::make_unique<GlobalBatches>(
       static_cast<std::uint32_t>(train_size), step_batch(),
       lockstep_ ? options.seed : data_seed(options.seed, world.rank()));
   prefetcher_ = std::make_unique<Prefetcher>(data_.train);
   Distributed::Impl& run = run_->impl();
-  pacer_ =
-      std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step, options.batch,
-                              pace_of(options, world.rank()));
+  pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step,
+                                   options.batch, pace_of(options, world.rank()));
   if (pacer_->active()) {
     run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
     run.before_read = [this](int slot) { pacer_->reading(slot); };
@@ -163,6 +165,7 @@ void Trainer::run() {
       last_update = figures_.training;
       ++figures_.iterations;
       log_step();
+      if (options_.verify) run_->impl().verify_replicas();
     }
     if (at(eval_every_, before)) {
       evaluate_now();
@@ -200,7 +203,6 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
   figures_.busy += run_->impl().update_time() - updated;
   figures_.samples += part.samples;
   figures_.micro_batches += std::ssize(part.pieces);
-  if (options_.verify) run_->impl().verify_replicas();
 }
 
 void Trainer::micro_batch(const Indices& indices, const Indices* next, double weight) {

@@ -133,6 +133,33 @@ void uneven_batches(Trial& trial) {
   trial.finish(run);
 }
 
+// `abs` without its delay is synchronous SGD: whatever the strategy of the trial, it must come to
+// what `allreduce` comes to, with micro-batches of different sizes and clipping.
+void abs_without_delay(Trial& trial) {
+  std::vector<torch::Tensor> ends;
+  for (const StrategySpec& strategy : {allreduce(), skein::abs().set("warmup_rounds", "1000000")}) {
+    torch::manual_seed(5);
+    Plain net;
+    Distributed run = distribute(trial.world, *net, sgd(0.05).momentum(0.9).clip(0.3), strategy);
+    for (int step = 0; step < 8; ++step) {
+      const std::int64_t rows = 1 + (trial.world.rank() + step) % trial.rows();
+      run.expect(rows);
+      const auto scores = net(trial.inputs(step).narrow(0, 0, rows));
+      torch::nn::functional::cross_entropy(scores, trial.targets(step).narrow(0, 0, rows))
+          .backward();
+      run.step(rows);
+    }
+    run.impl().verify_replicas();
+    std::vector<torch::Tensor> flat;
+    for (const auto& each : net->parameters()) flat.push_back(each.detach().reshape({-1}));
+    ends.push_back(torch::cat(flat).clone());
+  }
+  const auto gap = (ends[0] - ends[1]).norm().item<double>() / ends[0].norm().item<double>();
+  if (!(gap < 1e-6))
+    throw Error("abs without delay differs from allreduce by " + std::to_string(gap));
+  trial.see(ends[0]);
+}
+
 }  // namespace
 
 Cases training_cases() {
@@ -148,7 +175,8 @@ Cases training_cases() {
           {"two_models", two_models},
           {"accumulation", accumulation},
           {"missing_gradients", missing_gradients},
-          {"uneven_batches", uneven_batches}};
+          {"uneven_batches", uneven_batches},
+          {"abs_without_delay", abs_without_delay}};
 }
 
 }  // namespace skein::testing
