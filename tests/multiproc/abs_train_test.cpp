@@ -62,6 +62,16 @@ TEST_F(AbsTrain, FastWorkersComputeMoreAndReplicasStayEqual) {
   EXPECT_GE(count(contents(folder / "trace.json"), "\"round\""), 10);
 }
 
+// A user's own module and loop: programs/training_cases.cpp compares.
+TEST_F(AbsTrain, WithoutDelayIsSynchronousSgd) {
+  for (const char* workers : {"2", "4"}) {
+    const Finished end = Process({SKEIN_BINARY, "run", "-n", workers, "--", SKEIN_DEAR_PROGRAM,
+                                  folder.path(), "0", "abs_without_delay"})
+                             .wait(60s);
+    EXPECT_EQ(end.code, 0) << end.err;
+  }
+}
+
 TEST_F(AbsTrain, GoesOnFromACheckpoint) {
   const std::string job =
       "--emulate-speeds 1,1,1,2 --emulate-step 5ms --verify --out " + (folder / "out");

@@ -23,9 +23,9 @@ constexpr const char* kNoLink = "0";
 
 // The cases of programs/*_cases.cpp.
 const Words kOptimizers{"momentum", "nesterov", "adamw", "torch_adam", "two_hundred_steps"};
-const Words kModulesAndSteps{"back_to_front",     "tied_weights",   "reused_and_frozen",
-                             "two_forwards",      "two_models",     "accumulation",
-                             "missing_gradients", "uneven_batches", "abs_without_delay"};
+const Words kModulesAndSteps{"back_to_front",     "tied_weights",  "reused_and_frozen",
+                             "two_forwards",      "two_models",    "accumulation",
+                             "missing_gradients", "uneven_batches"};
 const Words kBetweenSteps{
     "evaluation",        "saving",        "other_reads",        "reads_of_two_threads",
     "cleared_gradients", "late_backward", "written_parameters", "the_end",
