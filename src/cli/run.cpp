@@ -22,6 +22,8 @@ struct RunCommand {
                  "keep the output of ranks 1 and up in DIR/rank-K.log");
     options.flag("--show-all", launch.show_all,
                  "print the output of all ranks, each line with [rank] in front");
+    options.flag("--go-on", launch.go_on,
+                 "do not end the others when one dies or fails: for programs that survive it");
     options.declare_common();
   }
 
@@ -68,7 +70,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "Workers find their place in SKEIN_RANK, SKEIN_SIZE and SKEIN_RUN, and the seed in "
       "SKEIN_SEED.\n"
       "Rank 0 prints here. When one worker fails, the others are ended and the first failure is\n"
-      "shown.\n\n"
+      "shown (but see --go-on).\n\n"
       "Example: skein run -n 4 -- ./train_your_model --epochs 3");
   auto run = std::make_shared<RunCommand>(command);
   command.callback([run, &invocation] {

@@ -156,8 +156,23 @@ class Run {
       const bool as_told = interrupted_by_ != 0 &&
                            (end->signal == interrupted_by_ || end->code == 128 + interrupted_by_);
       outcome.stopped = as_told || stage_ >= Stage::terminating;
-      if (end->failed() && !outcome.stopped) enter(Stage::settling);
+      if (!end->failed() || outcome.stopped) continue;
+      if (can_go_on_without(*end))
+        lose(rank);
+      else
+        enter(Stage::settling);
     }
+  }
+
+  bool can_go_on_without(const WorkerEnd& end) const {
+    const bool usage = end.signal == 0 && end.code == 2;
+    return options_.go_on && !usage && crew_.alive() > 0;
+  }
+
+  void lose(int rank) {
+    WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
+    outcome.record = board_.read(rank);
+    fmt::print(stderr, "{}", loss_report(outcome, rank));
   }
 
   void advance() { enter(stage_ == Stage::settling ? Stage::terminating : Stage::killing); }
@@ -199,6 +214,7 @@ class Run {
         std::any_of(outcomes_.begin(), outcomes_.end(),
                     [](const WorkerOutcome& worker) { return worker.end.failed(); });
     if (!failed) return 0;
+    if (options_.go_on && speak_for_survivors()) return 0;
     const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
     const int root = root_cause(outcomes_);
     if (root < 0) {
@@ -219,6 +235,16 @@ class Run {
       fmt::print(stderr, "{}", usage_report(outcomes_[static_cast<std::size_t>(root)], root));
     }
     return usage ? 2 : 1;
+  }
+
+  // Whether anybody succeeded. Then the terminal shows what rank 0 would have said.
+  bool speak_for_survivors() {
+    const auto first = std::find_if(outcomes_.begin(), outcomes_.end(),
+                                    [](const auto& worker) { return !worker.end.failed(); });
+    if (first == outcomes_.end()) return false;
+    const auto rank = static_cast<int>(first - outcomes_.begin());
+    if (rank != 0 && logs_ && !options_.show_all) fmt::print("{}\n", logs_->tail(rank));
+    return true;
   }
 
   // Every rank meets the same user error and says so; rank 0 (with show_all, each) on the terminal.

@@ -20,6 +20,9 @@ struct LaunchOptions {
   // Print the output of all ranks, every line with [rank] in front, instead of rank 0's alone.
   bool show_all = false;
 
+  // A worker that dies or fails, but for a user's error (exit code 2), does not end the others.
+  bool go_on = false;
+
   // From a worker's failure to SIGTERM for the others, so that the consequences of the failure
   // show who waited for whom; from SIGTERM to SIGKILL.
   std::chrono::milliseconds settle{300};
@@ -31,8 +34,8 @@ struct LaunchOptions {
   std::map<std::string, std::string> extra_env;  // wins over the environment of this process
 };
 
-// Runs options.workers copies of the program and returns when all have ended: 0 when all succeeded,
-// 2 when the first to fail exited with 2 (the user's error), 1 after any other failure, and
+// Runs options.workers copies of the program and returns when all have ended: 0 when all succeeded
+// (with go_on, when one did), 2 when the first to fail exited with 2 (the user's error), 1 after any other failure, and
 // 128 + the signal when the run was interrupted and the workers ended by it.
 //
 // Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, and
@@ -41,7 +44,8 @@ struct LaunchOptions {
 //
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
-// error. SIGINT, SIGTERM and SIGHUP to this process are passed on once; the second one kills.
+// error. With go_on one line says who was lost, and when rank 0 was, the end of what the first that
+// succeeded wrote is printed in its place. SIGINT, SIGTERM and SIGHUP to this process are passed on once; the second one kills.
 // Nothing the workers started is left when this function returns or throws, or this process dies.
 //
 // Throws ConfigError when the program or the logs cannot be opened. Blocks signals of the calling

@@ -95,6 +95,12 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
   return out;
 }
 
+std::string loss_report(const WorkerOutcome& worker, int rank) {
+  return fmt::format("skein: rank {} {}{}; the others go on.{}\n", rank, how_it_ended(worker),
+                     where(worker.record),
+                     worker.record.failure.empty() ? "" : " Its error: " + worker.record.failure);
+}
+
 std::string usage_report(const WorkerOutcome& worker, int rank) {
   if (!worker.record.failure.empty()) return fmt::format("skein: {}\n", worker.record.failure);
   if (!worker.log_tail.empty()) return indented(worker.log_tail, "", "");

@@ -30,6 +30,9 @@ int root_cause(const std::vector<WorkerOutcome>& workers);
 std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
                            const std::string& logs, const std::string& resume);
 
+// One line: `rank` was lost, and the others go on.
+std::string loss_report(const WorkerOutcome& worker, int rank);
+
 // The message of `rank` alone, for an error that is the user's: it needs no circumstances.
 std::string usage_report(const WorkerOutcome& worker, int rank);
 

@@ -116,6 +116,28 @@ TEST(Run, KilledWorkerEndsTheRunEvenIfTheOthersResist) {
   EXPECT_TRUE(processes_with("SKEIN_TEST_MARK=resist").empty());
 }
 
+TEST(Run, GoesOnWithoutWorkersThatWereLostIfAsked) {
+  auto words = skein_run(4,
+                         "echo I am $SKEIN_RANK; case $SKEIN_RANK in 0) kill -9 $$;; 2) exit 1;; "
+                         "*) sleep 0.5;; esac");
+  words.insert(words.begin() + 2, "--go-on");
+  const auto end = run(words);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(count(end.err, "rank 0 was killed by SIGKILL; the others go on.\n"), 1) << end.err;
+  EXPECT_EQ(count(end.err, "rank 2 exited with code 1; the others go on.\n"), 1) << end.err;
+  EXPECT_NE(end.out.find("I am 1"), std::string::npos) << "rank 1 speaks where rank 0 cannot";
+}
+
+TEST(Run, GoingOnEndsInFailureWhenNobodyIsLeftOrTheUserErred) {
+  for (const auto& [script, code] :
+       std::vector<std::pair<std::string, int>>{{"sleep 0.$SKEIN_RANK; kill -9 $$", 1},
+                                                {"[ $SKEIN_RANK = 1 ] && exit 2; sleep 20", 2}}) {
+    auto words = skein_run(3, script);
+    words.insert(words.begin() + 2, "--go-on");
+    EXPECT_EQ(run(words).code, code) << script;
+  }
+}
+
 TEST(Run, UsageErrorOfAllRanksIsPrintedOnce) {
   const auto end = run(skein_run(4, "echo tool: no such option >&2; exit 2"));
   EXPECT_EQ(end.code, 2);
