@@ -20,6 +20,7 @@ constexpr double kMostWork = 1e9;
 
 // The last vertex is grounded: without its row and column Λ is positive definite.
 Matrix grounded_laplacian(int size, const std::vector<FiringEdge>& edges) {
+  SKEIN_CHECK(size >= 2, "a Laplacian of {} vertices", size);
   std::vector<skein_eigen::Triplet<double>> entries;
   const auto add = [&](int row, int column, double value) {
     if (std::max(row, column) < size - 1) entries.emplace_back(row, column, value);

@@ -48,16 +48,16 @@ void add_scaled(Block& y, const Row& scale, const Block& x) {
   for (int i = 0; i < y.rows(); ++i) y.row(i).array() += scale * x.row(i).array();
 }
 
-// Eigen's own takes three times as long.
+// Columns side by side: compilers can vectorise that without changing the order of any sum.
 Block multiply(const Matrix& matrix, const Block& block) {
   Block result(block.rows(), kBlock);
   for (int row = 0; row < matrix.rows(); ++row) {
     std::array<double, kBlock> sum{};
     for (Matrix::InnerIterator each(matrix, row); each; ++each) {
-      const double* const from = block.data() + each.col() * kBlock;
+      const double* const from = block.row(each.col()).data();
       for (std::size_t i = 0; i < kBlock; ++i) sum[i] += each.value() * from[i];
     }
-    std::copy(sum.begin(), sum.end(), result.data() + row * kBlock);
+    std::copy(sum.begin(), sum.end(), result.row(row).data());
   }
   return result;
 }
