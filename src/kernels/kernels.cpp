@@ -99,20 +99,39 @@ SKEIN_CLONES void sum_loop(float* dst, const float* const* sources, std::size_t 
 constexpr std::size_t kLanes = 32;
 using Lanes = std::array<double, kLanes>;
 
-SKEIN_CLONES void squared_norm_loop(double* __restrict lanes, const float* __restrict x,
-                                    std::size_t count) {
+// Inlined into each of its users' clones.
+template <typename ValueAt>
+[[gnu::always_inline]] inline void add_squares(double* __restrict lanes, std::size_t count,
+                                               ValueAt value_at) {
   double partial[kLanes] = {};
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes)
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = x[i + lane];
+      const double value = value_at(i + lane);
       partial[lane] += value * value;
     }
   for (std::size_t lane = 0; i + lane < count; ++lane) {
-    const double value = x[i + lane];
+    const double value = value_at(i + lane);
     partial[lane] += value * value;
   }
   for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = partial[lane];
+}
+
+SKEIN_CLONES void squared_norm_loop(double* __restrict lanes, const float* __restrict x,
+                                    std::size_t count) {
+  add_squares(lanes, count, [=](std::size_t i) { return static_cast<double>(x[i]); });
+}
+
+SKEIN_CLONES void squared_distance_loop(double* __restrict lanes, const float* __restrict x,
+                                        const float* __restrict y, std::size_t count) {
+  add_squares(lanes, count,
+              [=](std::size_t i) { return static_cast<double>(x[i]) - static_cast<double>(y[i]); });
+}
+
+double added_up(Lanes& lanes) {
+  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
+    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
 }
 
 }  // namespace
@@ -167,9 +186,13 @@ void swap_scaled(Span x, float a, Span y) {
 double squared_norm(Span x) {
   Lanes lanes;
   squared_norm_loop(lanes.data(), x.data, common_count(x));
-  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
-    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  return lanes[0];
+  return added_up(lanes);
+}
+
+double squared_distance(Span x, Span y) {
+  Lanes lanes;
+  squared_distance_loop(lanes.data(), x.data, y.data, common_count(x, y));
+  return added_up(lanes);
 }
 
 }  // namespace skein

@@ -33,5 +33,6 @@ void swap_scaled(Span x, float a, Span y);
 // Accumulated in double precision, so accurate for any length; the order is fixed, so that equal
 // vectors have equal norms everywhere.
 double squared_norm(Span x);
+double squared_distance(Span x, Span y);  // of x − y
 
 }  // namespace skein

@@ -57,6 +57,22 @@ Duration calm_length(const Draw& draw) {
   return simulate(calm, nullptr).time;
 }
 
+std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& strategy,
+                                                 std::int64_t samples) {
+  const auto fusion = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
+  if (strategy == "allreduce" || strategy == "dear") return {{"fusion", fusion}};
+  if (strategy == "local") return {{"period", std::to_string(1 + rng.below(4))}};
+  if (strategy != "lasgd") return {};
+  std::map<std::string, std::string> settings;
+  if (rng.below(3) == 0)
+    settings["period_ms"] = std::to_string(1 + rng.below(50));
+  else
+    settings["period"] = std::to_string(1 + rng.below(4));
+  if (rng.below(3) == 0) settings["warmup"] = std::to_string(samples / 3);
+  if (rng.below(2) == 0) settings["average_momentum"] = "true";
+  return settings;
+}
+
 std::unique_ptr<Objective> objective_of(const Draw& draw) {
   if (!draw.quadratic) return nullptr;
   return make_objective({.name = "quadratic",
@@ -69,6 +85,9 @@ std::unique_ptr<Objective> objective_of(const Draw& draw) {
 bool synchronous(const Scenario& scenario) {
   return scenario.strategy == "allreduce" || scenario.strategy == "dear";
 }
+
+// Whether all workers make the same updates.
+bool same_updates(const Scenario& scenario) { return scenario.strategy != "lasgd"; }
 
 bool takes_a_worker(const Fault& fault) { return fault.kind <= Fault::Kind::restart; }
 
@@ -120,7 +139,7 @@ std::string check_completed(const Scenario& scenario, const Report& report) {
     const WorkerReport& each = report.workers[static_cast<std::size_t>(rank)];
     if (each.outcome.kind != Outcome::Kind::completed)
       return fmt::format("rank {} did not complete: {}", rank, each.outcome.error);
-    if (each.figures.steps != report.workers.front().figures.steps)
+    if (same_updates(scenario) && each.figures.steps != report.workers.front().figures.steps)
       return fmt::format("rank {} made {} steps, rank 0 {}", rank, each.figures.steps,
                          report.workers.front().figures.steps);
   }
@@ -172,8 +191,7 @@ Draw draw(std::uint64_t seed) {
     for (int rank = 0; rank < scenario.workers; ++rank)
       scenario.speeds.push_back(rng.uniform(0.5, 4));
   if (rng.below(4) == 0) scenario.slowdowns = {20ms, 10ms, rng.uniform(1, 5)};
-  const auto fusion = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
-  if (synchronous(scenario)) scenario.strategy_settings["fusion"] = fusion;
+  scenario.strategy_settings = draw_settings(rng, scenario.strategy, scenario.samples);
   scenario.most_events = 100'000'000;
   scenario.patience = between(rng, 30s, 120s);
   scenario.optimizer = [](std::size_t size) {

@@ -21,21 +21,6 @@ Abs::Options::Scaling parse_scaling(const std::string& text) {
   throw ConfigError(fmt::format("strategy.lr_scaling = '{}': expected none, linear or sqrt", text));
 }
 
-nlohmann::json histogram(const std::map<std::int64_t, std::int64_t>& counts) {
-  auto out = nlohmann::json::object();
-  for (const auto& [value, times] : counts) out[std::to_string(value)] = times;
-  return out;
-}
-
-double mean_of(const std::map<std::int64_t, std::int64_t>& counts) {
-  double sum = 0, times = 0;
-  for (const auto& [value, count] : counts) {
-    sum += static_cast<double>(value * count);
-    times += static_cast<double>(count);
-  }
-  return times > 0 ? sum / times : 0;
-}
-
 }  // namespace
 
 Abs::Options::Options(const std::map<std::string, std::string>& options) {
@@ -57,7 +42,7 @@ Abs::Abs(Worker& worker, const Options& options)
       options_(options),
       plan_(worker.arena(), Fusion::whole()),
       sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
-      round_(worker, sum_, kGradients, kNotes) {}
+      round_(worker, {sum_}, kGradients, kNotes) {}
 
 // Micro-batches of one size need no pass over the gradients; before one of another size those
 // gathered so far are brought to its unit.
@@ -103,7 +88,7 @@ Task<> Abs::end_step(std::int64_t samples) {
 // plane.
 void Abs::send_batch() {
   swap_scaled(sum_, unit_, worker_.arena().gradients());
-  if (batch_.micro_batches > 0) ++micro_batches_[last_micro_batches_ = batch_.micro_batches];
+  if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
   round_.post({.samples = sent_.samples});
@@ -129,8 +114,8 @@ Task<> Abs::catch_up(std::int64_t age) {
 
 // The gradients plane holds the sum; afterwards it is zero.
 Task<> Abs::apply(const RoundNotes& sum, std::int64_t age) {
-  ++staleness_[age];
-  ++round_samples_[last_samples_ = sum.samples];
+  staleness_.add(age);
+  round_samples_.add(last_samples_ = sum.samples);
   if (worker_.progress.reference == 0) worker_.progress.reference = sum.samples;
   co_await update(sum.samples, static_cast<float>(1 / static_cast<double>(sum.samples)));
 }
@@ -170,10 +155,10 @@ Task<> Abs::flush() {
 
 nlohmann::json Abs::figures() const {
   return {{"rounds", rounds_},
-          {"micro_batches_per_round", histogram(micro_batches_)},
-          {"mean_micro_batches_per_round", mean_of(micro_batches_)},
-          {"round_samples", histogram(round_samples_)},
-          {"staleness", histogram(staleness_)}};
+          {"micro_batches_per_round", micro_batches_.json()},
+          {"mean_micro_batches_per_round", micro_batches_.mean()},
+          {"round_samples", round_samples_.json()},
+          {"staleness", staleness_.json()}};
 }
 
 nlohmann::json Abs::step_figures() const {
@@ -182,7 +167,7 @@ nlohmann::json Abs::step_figures() const {
 
 std::string Abs::summary() const {
   return fmt::format("{} rounds, {:.1f} samples each; {:.2f} micro-batches of this worker a round",
-                     rounds_, mean_of(round_samples_), mean_of(micro_batches_));
+                     rounds_, round_samples_.mean(), micro_batches_.mean());
 }
 
 }  // namespace skein

@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 
+#include "strategy/histogram.h"
 #include "strategy/option_reader.h"
 #include "strategy/round.h"
 #include "strategy/strategy.h"
@@ -72,9 +73,9 @@ class Abs final : public Strategy {
   Batch batch_, sent_;
   std::int64_t rounds_ = 0;
 
-  std::map<std::int64_t, std::int64_t> micro_batches_;  // how many rounds had so many, here
-  std::map<std::int64_t, std::int64_t> round_samples_;  // … over all workers
-  std::map<std::int64_t, std::int64_t> staleness_;      // how many updates were so many rounds old
+  Histogram micro_batches_;  // how many rounds had so many, here
+  Histogram round_samples_;  // … over all workers
+  Histogram staleness_;      // how many updates were so many rounds old
   std::int64_t last_micro_batches_ = 0, last_samples_ = 0;
 };
 

@@ -7,6 +7,8 @@
 #include "strategy/abs.h"
 #include "strategy/allreduce.h"
 #include "strategy/dear.h"
+#include "strategy/lasgd.h"
+#include "strategy/local.h"
 
 namespace skein {
 namespace {
@@ -27,7 +29,8 @@ Entry entry(const char* name) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{entry<AllReduce>("allreduce"), entry<Dear>("dear"),
-                                      entry<Abs>("abs")};
+                                      entry<Abs>("abs"), entry<Local>("local"),
+                                      entry<Lasgd>("lasgd")};
   return all;
 }
 

@@ -1,7 +1,7 @@
 #include "strategy/round.h"
 
 #include <cmath>
-#include <vector>
+#include <utility>
 
 namespace skein {
 namespace {
@@ -11,9 +11,10 @@ constexpr std::int64_t kHalf = 4096;
 
 }  // namespace
 
-Round::Round(Worker& worker, Span values, Channel values_channel, Channel notes_channel)
+Round::Round(Worker& worker, std::vector<Span> values, Channel values_channel,
+             Channel notes_channel)
     : worker_(worker),
-      values_(values),
+      values_(std::move(values)),
       values_channel_(values_channel),
       notes_channel_(notes_channel),
       notes_(worker.fabric().allocate(kColumns)) {}
@@ -24,6 +25,7 @@ void Round::write(const RoundNotes& own) {
   row[kLow] = static_cast<float>(own.samples % kHalf);
   row[kHigh] = static_cast<float>(own.samples / kHalf);
   row[kFigure] = static_cast<float>(own.figure);
+  row[kSettling] = static_cast<float>(own.settling);
   row[kStop] = worker_.wants_to_stop ? 1 : 0;
 }
 
@@ -31,7 +33,7 @@ RoundNotes Round::read() {
   const Span row = notes_->span();
   if (row[kStop] > 0) worker_.all_stop = true;
   return {std::llround(row[kLow]) + kHalf * std::llround(row[kHigh]),
-          static_cast<double>(row[kFigure])};
+          static_cast<double>(row[kFigure]), static_cast<int>(std::lround(row[kSettling]))};
 }
 
 void Round::post(const RoundNotes& own) {
@@ -42,11 +44,12 @@ void Round::post(const RoundNotes& own) {
 // Where only time is simulated the values have no memory, so the notes are a message of their own.
 Task<> Round::send() {
   const Time begin = worker_.loop().now();
-  std::vector<Task<>> both;
-  both.push_back(worker_.fabric().all_reduce(values_channel_, values_, worker_.deadline()));
-  both.push_back(
+  std::vector<Task<>> all;
+  for (const Span values : values_)
+    all.push_back(worker_.fabric().all_reduce(values_channel_, values, worker_.deadline()));
+  all.push_back(
       worker_.fabric().all_reduce_small(notes_channel_, notes_->span(), worker_.deadline()));
-  co_await all_of(worker_.loop(), std::move(both));
+  co_await all_of(worker_.loop(), std::move(all));
   worker_.trace().span(Lane::all_reduce, "round", begin, worker_.loop().now());
 }
 

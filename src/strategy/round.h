@@ -1,9 +1,10 @@
-// A sum over all workers that is on its way while they compute: a plane of the model and, beside
-// it, what everybody must know of the round.
+// A sum over all workers that is on its way while they compute: planes of the model and, beside
+// them, what everybody must know of the round.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "strategy/worker.h"
 
@@ -13,13 +14,14 @@ namespace skein {
 struct RoundNotes {
   std::int64_t samples = 0;
   double figure = 0;  // whatever the strategy wants to know the mean of; float32 on the wire
+  int settling = 0;   // 1 from a worker that makes no step before this round has ended
 };
 
 // One at a time. All workers post the same rounds in the same order.
 class Round {
  public:
-  // `values` is summed in place.
-  Round(Worker& worker, Span values, Channel values_channel, Channel notes_channel);
+  // `values` are summed in place.
+  Round(Worker& worker, std::vector<Span> values, Channel values_channel, Channel notes_channel);
 
   // Sends this worker's values and notes on their way. Requires that nothing is posted; nobody
   // touches the values until the round was taken.
@@ -37,14 +39,14 @@ class Round {
   Task<RoundNotes> ask(const RoundNotes& own);
 
  private:
-  enum Column : std::size_t { kLow, kHigh, kFigure, kStop, kColumns };
+  enum Column : std::size_t { kLow, kHigh, kFigure, kSettling, kStop, kColumns };
 
   void write(const RoundNotes& own);
   RoundNotes read();
   Task<> send();
 
   Worker& worker_;
-  Span values_;
+  std::vector<Span> values_;
   Channel values_channel_, notes_channel_;
   std::unique_ptr<Memory> notes_;
   ScopedJob sending_;

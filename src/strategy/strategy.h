@@ -43,6 +43,9 @@ class Strategy {
   // Whether all replicas have the same bits after every update.
   virtual bool equal_replicas() const { return true; }
 
+  // Whether each worker's optimizer has a state of its own, which a checkpoint keeps for each.
+  virtual bool local_state() const { return false; }
+
   // How many of the next global batch's samples each rank should take; the same on all ranks. Only
   // asked in lockstep.
   virtual std::vector<std::int64_t> split(std::int64_t samples);
@@ -68,6 +71,11 @@ class Strategy {
 
   // Leaves the model that should be evaluated or saved: every update applied, replicas equal.
   virtual Task<> flush();
+
+  // Ends what is on its way and leaves this worker's own model, which may differ from the others'
+  // (equal_replicas), in the arena's parameters; nothing touches it until the next step. Training
+  // goes on from there as if nothing had been asked.
+  virtual Task<> settle();
 
   // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
   // which part of it. All workers call it, between steps.

@@ -7,8 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "sim/objectives/objectives.h"
-#include "sim/scenarios.h"
+#include "sim/references.h"
 
 namespace skein::sim {
 namespace {
@@ -35,7 +34,7 @@ class Serial {
       parts.push_back(gathered(*replicas_[r], counts[r]));
       samples += counts[r] * kBatch;
     }
-    auto fresh = summed(parts);
+    auto fresh = ring_sum(parts);
     if (!sum_.empty()) apply();
     sum_ = std::move(fresh);
     samples_ = samples;
@@ -65,21 +64,6 @@ class Serial {
     return part;
   }
 
-  // In the order of the ring: shard p is added up from rank p + 1 on.
-  std::vector<float> summed(const std::vector<std::vector<float>>& parts) {
-    const int size = static_cast<int>(parts.size());
-    std::vector<float> sum(parts.front().size());
-    for (int p = 0; p < size; ++p) {
-      const Range range = shard(sum.size(), size, p);
-      for (std::size_t i = range.offset; i < range.end(); ++i) {
-        sum[i] = parts[static_cast<std::size_t>((p + 1) % size)][i];
-        for (int k = 2; k <= size; ++k)
-          sum[i] += parts[static_cast<std::size_t>((p + k) % size)][i];
-      }
-    }
-    return sum;
-  }
-
   double rate_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Sgd> optimizer_;
@@ -87,35 +71,11 @@ class Serial {
   std::int64_t samples_ = 0, step_ = 0;
 };
 
-// Keeps the replicas that a simulation makes, to look at them afterwards.
-class Kept final : public Objective {
- public:
-  explicit Kept(std::unique_ptr<Objective> inner) : inner_(std::move(inner)) {}
-  std::unique_ptr<Replica> replica(int rank) override { return inner_->replica(rank); }
-  std::optional<Quality> evaluate(Span parameters) override {
-    last.assign(parameters.begin(), parameters.end());
-    return inner_->evaluate(parameters);
-  }
-  std::vector<float> last;
-
- private:
-  std::unique_ptr<Objective> inner_;
-};
-
 Scenario abs_scenario(int workers, const Network& network, std::int64_t samples) {
   Scenario scenario = hand_scenario(workers, network, hand_profile(1, 10ms, 20ms), 1);
   scenario.strategy = "abs";
   scenario.samples = samples;
   return scenario;
-}
-
-std::unique_ptr<Objective> quadratic(int workers, double noise = 0.1, double condition = 10) {
-  return make_objective({.name = "quadratic",
-                         .workers = workers,
-                         .seed = 7,
-                         .condition = condition,
-                         .noise = noise,
-                         .dirichlet = {}});
 }
 
 TEST(Abs, HasTheBitsOfTheSerialRecursion) {
@@ -157,21 +117,11 @@ TEST(Abs, TakesWhatEachWorkerManagesWhileASumIsOnItsWay) {
   }
 }
 
-double utilisation(const Scenario& scenario, const Report& report) {
-  const double all =
-      static_cast<double>(scenario.batch * scenario.workers) / seconds(scenario.mean_gradient());
-  return report.samples_per_second / all;
-}
-
 // c: what a sum takes, in micro-batches of the slowest.
 TEST(Abs, KeepsEverybodyBusy) {
   for (const double jitter : {0.0, 0.2})
     for (const double c : {0.0, 0.5, 1.0, 2.0}) {
-      Scenario scenario = abs_scenario(4, free_network(), 200 * 8 * kBatch);
-      if (c > 0) {
-        const double bytes = 2 * 3 * kLayerElements * 4 / 4;
-        scenario.network = plain_network(bytes / (c * 30e-3), 0ms);
-      }
+      Scenario scenario = abs_scenario(4, network_for(c), 200 * 8 * kBatch);
       scenario.speeds = {1, 1, 2, 4};
       scenario.jitter = jitter;
       EXPECT_GE(utilisation(scenario, simulate(scenario, nullptr)), 0.95)
@@ -182,8 +132,7 @@ TEST(Abs, KeepsEverybodyBusy) {
 // H (1 + rho) with H = S / (N s_min): 2 at c = 0 and 3 at half the slowest micro-batch.
 TEST(Abs, OutpacesSynchronousSgdAsTheClosedFormSays) {
   for (const auto& [c, gain] : {std::pair{0.0, 2.0}, {0.5, 3.0}}) {
-    Scenario scenario = abs_scenario(4, free_network(), 200 * 8 * kBatch);
-    if (c > 0) scenario.network = plain_network(2 * 3 * kLayerElements * 4 / 4 / (c * 30e-3), 0ms);
+    Scenario scenario = abs_scenario(4, network_for(c), 200 * 8 * kBatch);
     scenario.speeds = {1, 1, 2, 4};
     const double abs = simulate(scenario, nullptr).samples_per_second;
     scenario.strategy = "allreduce";

@@ -1,0 +1,49 @@
+#include "strategy/lasgd.h"
+
+#include <fmt/format.h>
+
+#include "skein/error.h"
+#include "strategy/option_reader.h"
+
+namespace skein {
+
+Lasgd::Options::Options(const std::map<std::string, std::string>& options) {
+  if (options.contains("period") && options.contains("period_ms"))
+    throw ConfigError(fmt::format("strategy.period = {} and strategy.period_ms = {}: expected one",
+                                  options.at("period"), options.at("period_ms")));
+  OptionReader reader("lasgd", options);
+  period = reader.whole("period", 1, 1, 1 << 30);
+  period_time = from_seconds(1e-3 * reader.number("period_ms", 0, 0, 1e9));
+  warmup = reader.whole("warmup", 0, 0, std::int64_t{1} << 50);
+  average_momentum = reader.flag("average_momentum", false);
+  reader.finish();
+}
+
+Lasgd::Lasgd(Worker& worker, const Options& options)
+    : LocalSteps(worker, worker.size() > 1 ? worker.arena().plane("snapshot") : Span{},
+                 options.average_momentum),
+      options_(options) {}
+
+// A round never begins at the boundary at which another ends: so nothing is on its way when all
+// workers have learnt, from the same round, that the run is over.
+Task<> Lasgd::end_step(std::int64_t samples) {
+  if (worker_.size() > 1 && worker_.progress.samples < options_.warmup) {
+    co_await synchronous_step(samples);
+    co_return;
+  }
+  co_await local_step(samples);
+  if (worker_.size() == 1) co_return;
+  if (!round().posted()) {
+    if (due()) post();
+  } else if (round().arrived()) {
+    co_await merge();
+  }
+}
+
+bool Lasgd::due() const {
+  if (options_.period_time.count() > 0)
+    return worker_.loop().now() - merged_at() >= options_.period_time;
+  return steps_since_merge() >= options_.period;
+}
+
+}  // namespace skein

@@ -1,0 +1,23 @@
+#include "strategy/local.h"
+
+#include "strategy/option_reader.h"
+
+namespace skein {
+
+Local::Options::Options(const std::map<std::string, std::string>& options) {
+  OptionReader reader("local", options);
+  period = reader.whole("period", 8, 1, 1 << 30);
+  reader.finish();
+}
+
+Local::Local(Worker& worker, const Options& options)
+    : LocalSteps(worker, worker.arena().parameters(), false), options_(options) {}
+
+Task<> Local::end_step(std::int64_t samples) {
+  co_await local_step(samples);
+  if (worker_.size() == 1 || steps_since_merge() < options_.period) co_return;
+  post();
+  co_await merge();
+}
+
+}  // namespace skein

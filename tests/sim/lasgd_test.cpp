@@ -1,0 +1,378 @@
+// lasgd and local against a serial reference of their recursion, what their merges must leave
+// unchanged, and closed forms of their schedule.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/references.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Model = std::vector<float>;
+
+constexpr double kRate = 0.05;
+
+Model values_of(Span span) { return {span.begin(), span.end()}; }
+
+// What one process computes in which all workers are equally fast.
+class Serial {
+ public:
+  Serial(Objective& objective, int workers, const SgdOptions& options, double rate = kRate)
+      : rate_(rate) {
+    for (int rank = 0; rank < workers; ++rank) {
+      replicas_.push_back(objective.replica(rank));
+      optimizers_.push_back(std::make_unique<Sgd>(replicas_.back()->arena().size(), options));
+    }
+  }
+
+  void step() {
+    ++steps_;
+    for (std::size_t r = 0; r < replicas_.size(); ++r) {
+      Arena& arena = replicas_[r]->arena();
+      replicas_[r]->gradient(kBatch);
+      optimizers_[r]->update({0, arena.size()}, arena.parameters(), arena.gradients(),
+                             {.learning_rate = rate_, .step = steps_});
+    }
+  }
+
+  void post() {
+    snapshots_.clear();
+    for (const auto& replica : replicas_)
+      snapshots_.push_back(values_of(replica->arena().parameters()));
+    mean_ = ring_sum(snapshots_);
+    for (float& value : mean_) value *= 1 / static_cast<float>(replicas_.size());
+  }
+
+  // x += a − s
+  void merge() {
+    for (std::size_t r = 0; r < replicas_.size(); ++r)
+      for (std::size_t i = 0; i < mean_.size(); ++i)
+        replicas_[r]->arena().parameters()[i] += mean_[i] - snapshots_[r][i];
+  }
+
+  // x = a: what was done meanwhile is lost.
+  void overwrite() {
+    for (const auto& replica : replicas_)
+      std::copy(mean_.begin(), mean_.end(), replica->arena().parameters().data);
+  }
+
+  const Model& average() {
+    post();
+    overwrite();
+    return mean_;
+  }
+
+  // Rounds that are on their way while `in_flight` steps are made; ends like a run of `steps`.
+  const Model& run_lasgd(std::int64_t steps, int in_flight) {
+    for (std::int64_t counted = 0; counted < steps;) {
+      step();
+      post();
+      counted = steps_;
+      for (int i = 0; i < in_flight; ++i) step();
+      merge();
+    }
+    return average();
+  }
+
+  const Model& run_local(std::int64_t steps, int period) {
+    while (steps_ < steps) {
+      for (int i = 0; i < period; ++i) step();
+      average();
+    }
+    return mean_;
+  }
+
+ private:
+  double rate_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::unique_ptr<Sgd>> optimizers_;
+  std::vector<Model> snapshots_;
+  Model mean_;
+  std::int64_t steps_ = 0;
+};
+
+Scenario scenario_of(const std::string& strategy, int workers, const Network& network,
+                     std::int64_t steps, const SgdOptions& options = {}) {
+  Scenario scenario = hand_scenario(workers, network, hand_profile(1, 10ms, 20ms), steps);
+  scenario.strategy = strategy;
+  scenario.learning_rate = LearningRate(kRate, Schedule{});
+  scenario.optimizer = [options](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+  return scenario;
+}
+
+const SgdOptions kOptimizers[] = {SgdOptions{}, {0.5, 0.01, false}, {0.5, 0, true}};
+
+TEST(Lasgd, HasTheBitsOfTheSerialRecursion) {
+  // A ring of four makes six messages after each other: nothing, or two and a half steps.
+  for (const auto& [latency, in_flight] : {std::pair{Duration(0), 1}, {Duration(12500us), 3}})
+    for (const SgdOptions& options : kOptimizers) {
+      Kept kept(quadratic(4));
+      const Report report =
+          simulate(scenario_of("lasgd", 4, plain_network(1e21, latency), 20, options), &kept);
+      ASSERT_TRUE(report.completed());
+      EXPECT_EQ(report.observations.back().consensus, 0);
+      const auto twin = quadratic(4);
+      EXPECT_EQ(kept.last, Serial(*twin, 4, options).run_lasgd(20, in_flight));
+    }
+}
+
+TEST(Local, HasTheBitsOfTheSerialRecursion) {
+  for (const SgdOptions& options : kOptimizers) {
+    Scenario scenario = scenario_of("local", 4, plain_network(1e6, 3ms), 20, options);
+    scenario.strategy_settings = {{"period", "3"}};
+    scenario.speeds = {1, 2, 3, 1};  // who is faster waits, and makes no more steps
+    Kept kept(quadratic(4));
+    const Report report = simulate(scenario, &kept);
+    EXPECT_EQ(report.observations.back().consensus, 0);
+    const auto twin = quadratic(4);
+    EXPECT_EQ(kept.last, Serial(*twin, 4, options).run_local(20, 3));
+    EXPECT_EQ(report.workers[1].strategy["steps_between_merges"], Json({{"3", 7}}));
+  }
+}
+
+// Worker r's gradient is −(r + 1) everywhere, and every model starts at r. Looks at all models.
+class Constant final : public Objective {
+ public:
+  std::unique_ptr<Replica> replica(int rank) override {
+    auto made = std::make_unique<Own>(rank);
+    arenas.push_back(&made->arena());
+    return made;
+  }
+  std::optional<Quality> evaluate(Span) override {
+    models.clear();
+    for (Arena* arena : arenas) models.push_back(values_of(arena->parameters()));
+    extra_planes = arenas.front()->extra_planes();
+    return {};
+  }
+  std::vector<Arena*> arenas;
+  std::vector<Model> models;
+  std::size_t extra_planes = 0;
+
+ private:
+  class Own final : public Replica {
+   public:
+    explicit Own(int rank)
+        : arena_({{"x", 40}}, allocate_on_heap), slope_(-1 - static_cast<float>(rank)) {
+      for (float& x : arena_.parameters()) x = static_cast<float>(rank);
+    }
+    Arena& arena() override { return arena_; }
+    double gradient(std::int64_t) override {
+      for (float& g : arena_.gradients()) g += slope_;
+      return 0;
+    }
+
+   private:
+    Arena arena_;
+    float slope_;
+  };
+};
+
+// All values are short binary fractions, so sums and means are exact: whatever the merges did, in
+// flight or not, the mean is what all local steps have made of it, bit for bit.
+TEST(Lasgd, MergesLeaveTheSumOfTheModelsAndLoseNoStep) {
+  for (const char* strategy : {"lasgd", "local"}) {
+    Scenario scenario = scenario_of(strategy, 4, plain_network(1e21, 9ms), 12);
+    scenario.strategy_settings = {{"period", "3"}};
+    scenario.speeds = {1, 1, 2, 4};
+    scenario.learning_rate = LearningRate(0.5, Schedule{});
+    Constant constant;
+    const Report report = simulate(scenario, &constant);
+    ASSERT_TRUE(report.completed());
+    EXPECT_GE(report.workers[0].strategy["rounds"], 3);
+    double sum = 0 + 1 + 2 + 3;
+    for (std::size_t r = 0; r < 4; ++r)
+      sum +=
+          0.5 * static_cast<double>(r + 1) * static_cast<double>(report.workers[r].figures.steps);
+    for (const Model& model : constant.models)
+      for (const float value : model) EXPECT_EQ(static_cast<double>(value), sum / 4) << strategy;
+  }
+}
+
+// Where means are rounded: one rounding of a, of a − s and of the sum for each merge of a worker.
+TEST(Lasgd, MergesLeaveTheSumOfTheModelsUpToRounding) {
+  double before = 0, after = 0, largest = 0;
+  const auto twin = make_objective({.name = "consensus", .workers = 5, .seed = 3, .dirichlet = {}});
+  for (int r = 0; r < 5; ++r) {
+    const auto replica = twin->replica(r);
+    for (const float x : replica->arena().parameters()) {
+      before += static_cast<double>(x);
+      largest = std::max(largest, std::abs(static_cast<double>(x)));
+    }
+  }
+  Kept kept(make_objective({.name = "consensus", .workers = 5, .seed = 3, .dirichlet = {}}));
+  const Report report = simulate(scenario_of("lasgd", 5, plain_network(1e21, 1ms), 40), &kept);
+  EXPECT_EQ(report.observations.back().consensus, 0);
+  const double rounds = report.workers[0].strategy["rounds"];
+  for (const float x : kept.last) after += 5 * static_cast<double>(x);
+  EXPECT_GT(report.observations.front().consensus, 1);
+  EXPECT_NEAR(after, before, 8 * 5 * 3 * rounds * largest * 0x1p-24);
+}
+
+TEST(Lasgd, TakesTwoPlanesAndLocalOne) {
+  const auto planes = [](const std::string& strategy, const std::string& setting) {
+    Scenario scenario = scenario_of(strategy, 2, free_network(), 3, {0.9, 0, false});
+    if (!setting.empty()) scenario.strategy_settings[setting] = "true";
+    Constant constant;
+    simulate(scenario, &constant);
+    return constant.extra_planes;
+  };
+  EXPECT_EQ(planes("lasgd", ""), 2u);
+  EXPECT_EQ(planes("lasgd", "average_momentum"), 3u);
+  EXPECT_EQ(planes("local", ""), 1u);
+}
+
+TEST(Lasgd, AloneIsPlainSgd) {
+  const auto end = [](const std::string& strategy) {
+    Scenario scenario = scenario_of(strategy, 1, free_network(), 30, {0.9, 0.01, true});
+    if (strategy == "lasgd")
+      scenario.strategy_settings = {{"warmup", "64"}, {"average_momentum", "true"}};
+    scenario.clip = 0.5;
+    Kept kept(quadratic(1));
+    EXPECT_TRUE(simulate(scenario, &kept).completed());
+    return kept.last;
+  };
+  EXPECT_EQ(end("lasgd"), end("allreduce"));
+  EXPECT_EQ(end("local"), end("allreduce"));
+}
+
+// c: what a round takes, in micro-batches of the slowest.
+TEST(Lasgd, KeepsEverybodyBusy) {
+  for (const double jitter : {0.0, 0.2})
+    for (const double c : {0.0, 0.5, 1.0, 2.0}) {
+      Scenario scenario = scenario_of("lasgd", 4, network_for(c), 400);
+      scenario.speeds = {1, 1, 2, 4};
+      scenario.jitter = jitter;
+      const Report report = simulate(scenario, nullptr);
+      EXPECT_GE(utilisation(scenario, report), 0.95) << "c = " << c << ", jitter " << jitter;
+      scenario.strategy = "local";
+      EXPECT_LT(utilisation(scenario, simulate(scenario, nullptr)), 0.55) << "c = " << c;
+    }
+}
+
+// A slow network makes rounds longer, never the steps.
+TEST(Lasgd, MakesStepsAtTheWorkersOwnPace) {
+  Scenario scenario = scenario_of("lasgd", 4, network_for(3.5), 400);
+  scenario.speeds = {1, 1, 2, 4};
+  const Report report = simulate(scenario, nullptr);
+  const int speeds[] = {1, 1, 2, 4};
+  const int expected[] = {5, 5, 10, 20};  // one before a round, four while it is on its way
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_NEAR(report.workers[r].strategy["mean_steps_between_merges"], expected[r],
+                0.3 * expected[r]);
+    for (const Duration step : report.workers[r].figures.iterations)
+      EXPECT_EQ(step, Duration(30ms) / speeds[r]) << "rank " << r;
+  }
+}
+
+TEST(Lasgd, PostsAfterThePeriodInStepsOrTime) {
+  for (const auto& [setting, value, expected] :
+       {std::tuple{"period", "4", 5}, {"period_ms", "100", 5}, {"period", "1", 2}}) {
+    Scenario scenario = scenario_of("lasgd", 3, free_network(), 100);
+    scenario.strategy_settings = {{setting, value}};
+    const Json steps = simulate(scenario, nullptr).workers[1].strategy["steps_between_merges"];
+    EXPECT_EQ(steps.size(), 1u) << steps;
+    EXPECT_TRUE(steps.contains(std::to_string(expected))) << steps;
+  }
+}
+
+TEST(Lasgd, EndsInTheSameRoundEverywhereAndCountsEverySample) {
+  for (const char* strategy : {"lasgd", "local"}) {
+    Scenario scenario = scenario_of(strategy, 5, plain_network(1e8, 1ms), 100);
+    scenario.speeds = {1, 1.3, 2, 3.1, 0.7};
+    scenario.jitter = 0.3;
+    const auto objective = quadratic(5);
+    const Report report = simulate(scenario, objective.get());
+    ASSERT_TRUE(report.completed());
+    for (const WorkerReport& worker : report.workers)
+      EXPECT_EQ(worker.strategy["rounds"], report.workers[0].strategy["rounds"]);
+    EXPECT_EQ(report.observations.back().consensus, 0);
+    EXPECT_EQ(report.observations.back().samples, report.samples);
+    EXPECT_EQ(simulate(scenario, quadratic(5).get()).hash, report.hash);
+  }
+}
+
+// Both know the mean distance of the models: the strategy from its rounds, the simulation from
+// outside.
+TEST(Lasgd, KnowsHowFarTheModelsAreApart) {
+  Scenario scenario = scenario_of("local", 4, free_network(), 8 * 50);
+  scenario.learning_rate = LearningRate(0.05, Schedule{});
+  scenario.observe_time = 30ms;
+  const auto objective = quadratic(4, 1.0);
+  const Report report = simulate(scenario, objective.get());
+  double seen = 0;  // just before an average: the largest of eight
+  for (std::size_t i = 8; i < report.observations.size(); ++i)
+    seen = std::max(seen, report.observations[i].consensus);
+  const double known = report.workers[2].strategy["consensus_distance"];
+  EXPECT_GT(known, 0.05 * seen);
+  EXPECT_LT(known, 2 * seen);
+  EXPECT_EQ(known, report.workers[0].strategy["consensus_distance"].get<double>());
+}
+
+// While it lasts every step is one of synchronous SGD, up to the order of multiplication and sum.
+TEST(Lasgd, WarmsUpAsSynchronousSgd) {
+  const auto end = [](const std::string& strategy, std::int64_t warmup, std::int64_t steps) {
+    Scenario scenario = scenario_of(strategy, 4, plain_network(1e8, 1ms), steps, {0.9, 0, false});
+    scenario.clip = 2;
+    if (warmup > 0) scenario.strategy_settings["warmup"] = std::to_string(warmup);
+    Kept kept(quadratic(4));
+    const Report report = simulate(scenario, &kept);
+    EXPECT_EQ(report.observations.back().consensus, 0);
+    return std::pair{kept.last, report.workers[0].strategy};
+  };
+  const auto synchronous = end("allreduce", 0, 20).first;
+  const auto [warm, figures] = end("lasgd", 4 * kBatch * 20, 20);
+  for (std::size_t i = 0; i < warm.size(); ++i)
+    EXPECT_NEAR(warm[i], synchronous[i], 1e-5 * std::max(1.0F, std::abs(synchronous[i])));
+  EXPECT_EQ(figures["rounds"], 0);
+  EXPECT_GT(end("lasgd", 4 * kBatch * 10, 20).second["rounds"], 3);
+}
+
+// The experiment: the same rounds, but the mean takes the place of models that have moved on.
+TEST(Lasgd, MergingDifferencesBeatsOverwriting) {
+  const auto loss = [](bool overwrite) {
+    const auto objective = quadratic(4, 0.1, 100);
+    Serial serial(*objective, 4, {});
+    for (int round = 0; round < 25; ++round) {
+      serial.step();
+      serial.post();
+      for (int i = 0; i < 3; ++i) serial.step();
+      overwrite ? serial.overwrite() : serial.merge();
+    }
+    Model end = serial.average();
+    return objective->evaluate({end.data(), end.size()})->loss;
+  };
+  const double merged = loss(false), overwritten = loss(true);
+  RecordProperty("loss_of_merging", std::to_string(merged));
+  RecordProperty("loss_of_overwriting", std::to_string(overwritten));
+  EXPECT_LT(merged, 0.5 * overwritten) << merged << " and " << overwritten;
+}
+
+TEST(Lasgd, LearnsOn64Workers) {
+  Scenario scenario = scenario_of("lasgd", 64, plain_network(1e9, 100us), 150, {0.9, 0, false});
+  scenario.jitter = 0.2;
+  const auto objective =
+      make_objective({.name = "logistic", .workers = 64, .seed = 5, .dirichlet = {}});
+  const Report report = simulate(scenario, objective.get());
+  ASSERT_TRUE(report.completed());
+  EXPECT_EQ(report.observations.back().consensus, 0);
+  const Quality first = *report.observations.front().quality,
+                last = *report.observations.back().quality;
+  EXPECT_LT(last.loss, 0.5 * first.loss);
+  EXPECT_GT(*last.accuracy, 0.8);
+}
+
+TEST(Lasgd, RefusesOptionsThatDoNotFit) {
+  EXPECT_THROW(check_strategy("lasgd", {{"period", "2"}, {"period_ms", "5"}}), ConfigError);
+  EXPECT_THROW(check_strategy("lasgd", {{"period", "0"}}), ConfigError);
+  EXPECT_THROW(check_strategy("local", {{"warmup", "5"}}), ConfigError);
+  EXPECT_NO_THROW(check_strategy("lasgd", {{"period_ms", "2.5"}, {"warmup", "100"}}));
+}
+
+}  // namespace
+}  // namespace skein::sim
