@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import tempfile
 
-STEP, BATCH, TARGET, SAMPLES, EVERY = "40ms", 16, 0.90, 40000, 1000
+STEP, BATCH, TARGET, SAMPLES, EVERY = "40ms", 16, 0.90, 32000, 1000
 CLUSTERS = {
     "speeds 1:1:2:4": ["--emulate-speeds", "1,1,2,4"],
     "changing speeds": ["--jitter", "0.2", "--slowdowns", "every=2s,for=2s,factor=4"],

@@ -29,6 +29,10 @@ class LocalSteps : public Strategy {
   // step since the last time: all workers have made one, or none.
   Task<> flush() override;
 
+  // Workers come here after the same round, when nothing is on its way.
+  Task<> settle() override { co_return; }
+  bool equal_replicas() const override { return worker_.size() == 1; }
+
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
   std::string summary() const override;

@@ -17,6 +17,7 @@ nlohmann::json Strategy::step_figures() const { return nlohmann::json::object();
 Task<> Strategy::expect(std::int64_t) { co_return; }
 Task<> Strategy::need(int) { co_return; }
 Task<> Strategy::flush() { co_return; }
+Task<> Strategy::settle() { co_await flush(); }
 Task<> Strategy::background() { co_return; }
 
 namespace {

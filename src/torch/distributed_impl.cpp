@@ -196,6 +196,21 @@ void Distributed::Impl::flush() {
   all_read();
 }
 
+void Distributed::Impl::settle() {
+  courier().wait(strategy_->settle());
+  all_read();
+}
+
+std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
+  const Span own = binding_.arena().parameters();
+  auto mean = allocate_on_heap(own.count);
+  copy(mean->span(), own);
+  courier().wait(
+      fabric().all_reduce(World::Impl::kOwnChannel, mean->span(), world_.impl().deadline()));
+  scale(mean->span(), 1 / static_cast<float>(world_.size()));
+  return mean;
+}
+
 OptimizerState Distributed::Impl::optimizer_state() {
   OptimizerState state;
   courier().wait(strategy_->whole_state(state));

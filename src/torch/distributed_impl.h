@@ -31,6 +31,12 @@ class Distributed::Impl {
   void accumulate(int backward_passes);
   void flush();
 
+  // See Strategy.
+  void settle();
+
+  // The mean of all workers' parameters, which stay as they are. All workers call it.
+  std::unique_ptr<Memory> averaged_parameters();
+
   // This module's buffers as they should be saved: floating-point ones averaged over the workers,
   // integer ones those of rank 0. Copies; the live ones stay as they are. All workers call it.
   std::vector<NamedTensor> averaged_buffers();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/kernels.h"
 #include "schedule/shares.h"
 
 namespace skein {
@@ -34,12 +35,33 @@ class LentBuffers {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
 };
 
+// Puts the mean of all workers' models into the module for as long as it lives, where they differ.
+class LentParameters {
+ public:
+  explicit LentParameters(Distributed::Impl& run) : own_(run.binding().arena().parameters()) {
+    if (run.strategy().equal_replicas()) return;
+    kept_ = allocate_on_heap(own_.count);
+    copy(kept_->span(), own_);
+    copy(own_, run.averaged_parameters()->span());
+  }
+  ~LentParameters() {
+    if (kept_) copy(own_, kept_->span());
+  }
+  LentParameters(const LentParameters&) = delete;
+  LentParameters& operator=(const LentParameters&) = delete;
+
+ private:
+  Span own_;
+  std::unique_ptr<Memory> kept_;
+};
+
 }  // namespace
 
 Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test) {
   World& world = run.world();
   world.impl().board().set_phase(Phase::evaluating);
-  run.flush();
+  run.settle();
+  const LentParameters mean(run);
   const LentBuffers lent(run.binding(), run.averaged_buffers());
   const torch::NoGradGuard no_grad;
   model.eval();

@@ -12,9 +12,9 @@ struct Evaluation {
   double accuracy = 0;
 };
 
-// Flushes, then shares `test` among the workers; every worker gets the same result. Training goes
-// on afterwards as if nothing had happened: batch-norm statistics are averaged for the evaluation
-// only.
+// Of the model as it should be saved, on `test`, shared among the workers; every worker gets the
+// same result. Training goes on afterwards as if nothing had happened: where workers have models
+// or batch-norm statistics of their own, these are averaged for the evaluation only.
 Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test);
 
 }  // namespace skein
