@@ -1,5 +1,6 @@
 #include "torch/train/pacer.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace skein {
@@ -13,7 +14,7 @@ Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t
     weight_.push_back(static_cast<double>(slot.range.count) / total);
 }
 
-void Pacer::begin(std::int64_t samples) {
+void Pacer::begin(std::int64_t samples, Duration updated) {
   if (!active()) return;
   begin_ = clock_.now();
   slept_ = Duration(0);
@@ -23,6 +24,7 @@ void Pacer::begin(std::int64_t samples) {
   const double per_sample =
       step_ > Duration(0) ? seconds(step_) / static_cast<double>(batch_) : real_per_sample_;
   target_ = from_seconds(per_sample * factor_ * static_cast<double>(samples));
+  if (step_ > Duration(0)) begin_ -= std::min(updated, target_ / 3);
 }
 
 void Pacer::reading(int slot) {

@@ -10,10 +10,10 @@
 
 namespace skein {
 
-// A micro-batch takes at least a given time: one third in forward, two thirds in backward, spread
-// over backward in proportion to the parameters whose gradients are done, so that communication can
-// overlap with it as it would on the slower machine. Real computation that takes longer is not
-// shortened.
+// A micro-batch takes at least a given time, the update that came before it included: one third in
+// forward, two thirds in backward, spread over backward in proportion to the parameters whose
+// gradients are done, so that communication can overlap with it as it would on the slower machine.
+// Real computation that takes longer is not shortened.
 class Pacer {
  public:
   // `step`: what a micro-batch of `batch` samples takes at speed 1; zero: what it really takes.
@@ -22,9 +22,9 @@ class Pacer {
         std::optional<sim::Pace> pace);
 
   bool active() const { return step_ > Duration(0) || pace_; }
-  void begin(std::int64_t samples);  // before forward
-  void reading(int slot);            // in forward, before a read that may wait
-  void waited(Duration time);        // and after it: the computation goes on that much later
+  void begin(std::int64_t samples, Duration updated);  // before forward, after so long an update
+  void reading(int slot);                              // in forward, before a read that may wait
+  void waited(Duration time);  // and after it: the computation goes on that much later
   void forward_done();
   void gradient_done(int slot);  // in backward
   void backward_done();

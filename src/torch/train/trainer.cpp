@@ -212,7 +212,8 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   if (next) prefetcher_->request(*next);
   board.set_phase(Phase::forward);
   const Time begin = now();
-  pacer_->begin(std::ssize(indices));
+  const Duration updated = run_->impl().update_time();
+  pacer_->begin(std::ssize(indices), updated - std::exchange(paced_update_, updated));
   torch::Tensor loss = loss_of(model_->forward(batch.data), batch.target);
   if (weight != 1) loss = loss * weight;
   pacer_->forward_done();

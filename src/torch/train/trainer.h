@@ -29,8 +29,8 @@ class Trainer {
  private:
   using Indices = std::vector<std::uint32_t>;
 
-  // The samples of all workers in one step, or of this one where there is no lockstep, and where the
-  // data stand after it.
+  // The samples of all workers in one step, or of this one where there is no lockstep, and where
+  // the data stand after it.
   struct Step {
     Indices indices;
     GlobalBatches::Position after;
@@ -80,6 +80,7 @@ class Trainer {
   double loss_ = 0;  // of this worker's last step
   double smooth_loss_ = -1;
   Duration logged_exposed_{};
+  Duration paced_update_{};  // update time that a micro-batch has made up for
 };
 
 }  // namespace skein
