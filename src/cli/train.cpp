@@ -60,6 +60,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "  strategy.fusion_start=SIZE  strategy.trial_steps=N (dear, fusion=auto)\n"
       "  strategy.lr_scaling=none|linear|sqrt  strategy.reference_batch=N\n"
       "    strategy.warmup_rounds=N  strategy.max_micro_batches=N (abs)\n"
+      "  strategy.period=N (local, lasgd)  strategy.period_ms=N  strategy.warmup=SAMPLES  "
+      "strategy.average_momentum=true (lasgd)\n"
       "  model.width=N  model.depth=N (mlp, gpt)  model.width=N (cnn)  model.heads=N  "
       "model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "

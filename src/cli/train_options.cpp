@@ -35,6 +35,9 @@ void TrainOptionReader::declare_job() {
   options_.group("The job");
   shared_.declare_strategy();
   shared_.declare_model();
+  options_.text("--data-split", job_.data_split, "HOW",
+                "workers at their own pace: own (each shuffles all the data) or once (each sample "
+                "once an epoch)");
 }
 
 void TrainOptionReader::declare_workers() {
@@ -85,6 +88,8 @@ void TrainOptionReader::declare_reports() {
   options_.group("Reports");
   options_.integer("--eval-every", job_.eval_every, 1, "SAMPLES",
                    "evaluate each time so many samples are done (else each epoch)");
+  options_.integer("--bn-recompute", job_.bn_recompute, 1, 1 << 20, "K",
+                   "evaluate and save with batch-norm statistics of K new batches of each worker");
   options_.integer("--log-every", job_.log_every, 1, "STEPS",
                    "a line each time so many steps are done");
   options_.flag("--verify", job_.verify,
@@ -116,6 +121,9 @@ void TrainOptionReader::check_choices() const {
     throw ConfigError(
         fmt::format("--wire {}: {}; expected f32", job_.wire,
                     job_.wire == "bf16" ? "not in this build" : "there is no such type"));
+  if (job_.data_split != "own" && job_.data_split != "once")
+    throw ConfigError(fmt::format("--data-split {}: there is no such split; expected own or once",
+                                  job_.data_split));
   if (options_.given("--samples") && options_.given("--epochs"))
     throw ConfigError(fmt::format("--samples {} and --epochs {}: expected one of the two",
                                   job_.samples, job_.epochs));

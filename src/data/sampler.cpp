@@ -43,4 +43,23 @@ std::span<const std::uint32_t> GlobalBatches::next(std::int64_t limit) {
   return batch;
 }
 
+NumberedBatches::NumberedBatches(std::int64_t dataset_size, std::int64_t batch, std::int64_t budget)
+    : dataset_size_(dataset_size), batch_(batch), budget_(budget) {
+  SKEIN_CHECK(dataset_size > 0 && batch > 0 && budget > 0, "{} samples in batches of {}, budget {}",
+              dataset_size, batch, budget);
+  const auto batches_of = [&](std::int64_t samples) { return (samples + batch - 1) / batch; };
+  per_epoch_ = batches_of(dataset_size);
+  count_ = budget / dataset_size * per_epoch_ + batches_of(budget % dataset_size);
+}
+
+GlobalBatches::Position NumberedBatches::position(std::int64_t number) const {
+  SKEIN_CHECK(number >= 0 && number < count_, "batch {} of {}", number, count_);
+  return {number / per_epoch_, number % per_epoch_ * batch_};
+}
+
+std::int64_t NumberedBatches::samples(std::int64_t number) const {
+  const auto [epoch, offset] = position(number);
+  return std::min({batch_, dataset_size_ - offset, budget_ - (epoch * dataset_size_ + offset)});
+}
+
 }  // namespace skein

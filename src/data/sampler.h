@@ -1,5 +1,4 @@
-// Which samples belong to which step and to which worker, for synchronous strategies. No torch
-// here.
+// Which samples belong to which step and to which worker. No torch here.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +43,24 @@ class GlobalBatches {
   Position position_;
   std::int64_t order_epoch_ = -1;  // the epoch that order_ belongs to
   std::vector<std::uint32_t> order_;
+};
+
+// The batches of all epochs, numbered through, up to a budget of samples: for workers that draw
+// them from a common queue. The last one ends with the budget.
+class NumberedBatches {
+ public:
+  // All are at least 1; aborts otherwise.
+  NumberedBatches(std::int64_t dataset_size, std::int64_t batch, std::int64_t budget);
+
+  std::int64_t count() const { return count_; }
+
+  // Where GlobalBatches finds the batch, and how many samples it has. 0 <= number < count().
+  GlobalBatches::Position position(std::int64_t number) const;
+  std::int64_t samples(std::int64_t number) const;
+
+ private:
+  std::int64_t dataset_size_, batch_, budget_;
+  std::int64_t per_epoch_, count_;
 };
 
 }  // namespace skein

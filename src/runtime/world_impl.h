@@ -27,8 +27,10 @@ class World::Impl final : public WaitObserver {
 
   void fail(const std::string& reason, int lost_peer);
 
-  // Channels: strategies count from 0 up, the world's own operations use the last.
+  // Channels: strategies count from 0 up, the world's own operations use the last, and a queue of
+  // data blocks the one before.
   static constexpr Channel kOwnChannel = kChannels - 1;
+  static constexpr Channel kQueueChannel = kChannels - 2;
 
   void waiting(const char* operation, int peer) override { board_.set_waiting(peer, operation); }
   void resumed() override { board_.clear_waiting(); }

@@ -78,8 +78,7 @@ Task<> Abs::end_step(std::int64_t samples) {
     co_return;
   }
   gathered(samples);
-  if (batch_.micro_batches == 0) co_return;
-  const bool wait = batch_.micro_batches >= options_.max_micro_batches;
+  const bool wait = samples == 0 || batch_.micro_batches >= options_.max_micro_batches;
   if (round_.posted() && !round_.arrived() && !wait) co_return;
   co_await end_round();
 }
@@ -114,6 +113,7 @@ Task<> Abs::catch_up(std::int64_t age) {
 
 // The gradients plane holds the sum; afterwards it is zero.
 Task<> Abs::apply(const RoundNotes& sum, std::int64_t age) {
+  if (sum.samples == 0) co_return;
   staleness_.add(age);
   round_samples_.add(last_samples_ = sum.samples);
   if (worker_.progress.reference == 0) worker_.progress.reference = sum.samples;

@@ -33,11 +33,11 @@ Task<> Lasgd::end_step(std::int64_t samples) {
   }
   co_await local_step(samples);
   if (worker_.size() == 1) co_return;
-  if (!round().posted()) {
-    if (due()) post();
-  } else if (round().arrived()) {
+  const bool idle = samples == 0;
+  if (!round().posted() && (idle || due()))
+    post();
+  else if (round().posted() && (idle || round().arrived()))
     co_await merge();
-  }
 }
 
 bool Lasgd::due() const {

@@ -70,14 +70,14 @@ Task<> LocalSteps::synchronous_step(std::int64_t samples) {
 
 void LocalSteps::post(bool settling) {
   const Span model = worker_.arena().parameters();
-  if (snapshot_.data != model.data) copy(snapshot_, model);
+  if (!pauses()) copy(snapshot_, model);
   copy(mean_, model);
   for (const Averaged& each : averaged_) copy(each.mean, each.state);
   round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0});
   steps_since_post_ = 0;
 }
 
-Task<int> LocalSteps::merge() {
+Task<> LocalSteps::merge() {
   const RoundNotes all = co_await round_.take();
   const Time begin = worker_.loop().now();
   take_in_mean();
@@ -88,7 +88,7 @@ Task<int> LocalSteps::merge() {
   if (rounds_++ > 0) consensus_ = all.figure / worker_.size();
   if (steps_since_merge_ > 0) steps_between_merges_.add(last_steps_ = steps_since_merge_);
   steps_since_merge_ = 0;
-  co_return all.settling;
+  settled_ = pauses() || all.settling == worker_.size();
 }
 
 // Where no step was made since, the mean itself is the model, and not what x + (a − x) rounds to.
@@ -111,12 +111,20 @@ void LocalSteps::take_in_mean() {
 // A round to which all workers came from here had no step in flight anywhere: it leaves all of them
 // with the mean itself.
 Task<> LocalSteps::flush() {
-  if (worker_.size() == 1 || settled_) co_return;
-  for (int settling = 0; settling < worker_.size();) {
+  if (worker_.size() == 1) co_return;
+  while (!settled_) {
     if (!round_.posted()) post(true);
-    settling = co_await merge();
+    co_await merge();
   }
-  settled_ = true;
+}
+
+Task<> LocalSteps::whole_state(OptimizerState& state) {
+  co_await Strategy::whole_state(state);
+  if (worker_.size() == 1) co_return;
+  for (auto& [name, plane] : state) {
+    co_await worker_.fabric().all_reduce(kModels, plane->span(), worker_.deadline());
+    scale(plane->span(), 1 / static_cast<float>(worker_.size()));
+  }
 }
 
 nlohmann::json LocalSteps::figures() const {

@@ -33,6 +33,9 @@ class LocalSteps : public Strategy {
   Task<> settle() override { co_return; }
   bool equal_replicas() const override { return worker_.size() == 1; }
 
+  // The mean over the workers.
+  Task<> whole_state(OptimizerState& state) override;
+
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
   std::string summary() const override;
@@ -52,9 +55,9 @@ class LocalSteps : public Strategy {
   // Requires equal models and nothing on its way.
   Task<> synchronous_step(std::int64_t samples);
 
-  // Sends the model on its way; and takes the mean in. Returns how many workers were settling.
+  // Sends the model on its way; and takes the mean in.
   void post(bool settling = false);
-  Task<int> merge();
+  Task<> merge();
 
   const Round& round() const { return round_; }
   std::int64_t steps_since_merge() const { return steps_since_merge_; }
@@ -66,6 +69,7 @@ class LocalSteps : public Strategy {
     Span state, mean;
   };
 
+  bool pauses() const { return snapshot_.data == worker_.arena().parameters().data; }
   static std::vector<Averaged> averaged_state(Worker& worker, bool wanted);
   std::vector<Span> planes() const;
   Task<> update(float gradient_scale);

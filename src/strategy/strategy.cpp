@@ -34,15 +34,20 @@ void for_owned(const Optimizer& optimizer, Visit visit) {
 
 }  // namespace
 
-Task<> Strategy::whole_state(OptimizerState& state) {
-  Optimizer& optimizer = worker_.optimizer();
+OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size) {
+  OptimizerState state;
   for (const auto& [name, vector] : optimizer.state()) {
     auto& plane = state[name];
-    plane = allocate_on_heap(worker_.arena().size());
+    plane = allocate_on_heap(plane_size);
     for_owned(optimizer, [&](Range in_plane, Range in_vector) {
       copy(plane->span().at(in_plane), vector.at(in_vector));
     });
   }
+  return state;
+}
+
+Task<> Strategy::whole_state(OptimizerState& state) {
+  state = own_state(worker_.optimizer(), worker_.arena().size());
   co_return;
 }
 

@@ -23,6 +23,9 @@ inline constexpr std::int64_t kUnknown = -1;
 // Planes of the whole model, by the names of Optimizer::state().
 using OptimizerState = std::map<std::string, std::unique_ptr<Memory>>;
 
+// The optimizer's state as planes of the whole model; zero where this optimizer owns nothing.
+OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size);
+
 // Copies from `state` what this optimizer owns of it. Requires a plane for each of its vectors.
 void restore_state(Optimizer& optimizer, const OptimizerState& state);
 
@@ -64,7 +67,8 @@ class Strategy {
   // The bucket's gradients of this step are complete. Starts what is to be started; never waits.
   virtual void gradient_ready(int bucket) = 0;
 
-  // Backward has ended; gradients are means over `samples` samples (0: none, and they are zero).
+  // Backward has ended; gradients are means over `samples` samples (0: none, and they are zero; out
+  // of lockstep, this worker has none left, and waits until the others have done what they have).
   // Buckets not reported by now have what gradients they have. When it ends the next step may
   // begin.
   virtual Task<> end_step(std::int64_t samples) = 0;
@@ -78,7 +82,8 @@ class Strategy {
   virtual Task<> settle();
 
   // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
-  // which part of it. All workers call it, between steps.
+  // which part of it; the mean where each has one of its own. All workers call it, between steps
+  // and with nothing on its way.
   virtual Task<> whole_state(OptimizerState& state);
 
   // What a strategy does besides, from the start of a run to its end.

@@ -246,8 +246,8 @@ std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   return result;
 }
 
-std::vector<NamedTensor> Distributed::Impl::tensors_to_save() {
-  const auto buffers = averaged_buffers();
+std::vector<NamedTensor> Distributed::Impl::tensors_to_save(
+    const std::vector<NamedTensor>& buffers) {
   auto tensors = tensors_of(module_);
   for (NamedTensor& each : tensors)
     for (const NamedTensor& buffer : buffers)

@@ -41,8 +41,10 @@ class Distributed::Impl {
   // integer ones those of rank 0. Copies; the live ones stay as they are. All workers call it.
   std::vector<NamedTensor> averaged_buffers();
 
-  // The module's tensors under their names, with those buffers in place of the live ones.
-  std::vector<NamedTensor> tensors_to_save();
+  // The module's tensors under their names, with those buffers, or `buffers`, in place of the live
+  // ones.
+  std::vector<NamedTensor> tensors_to_save() { return tensors_to_save(averaged_buffers()); }
+  std::vector<NamedTensor> tensors_to_save(const std::vector<NamedTensor>& buffers);
 
   // The optimizer's state as planes of the whole model, on every worker. All call it.
   OptimizerState optimizer_state();

@@ -20,6 +20,7 @@ struct TrainOptions {
   std::string data = "glyphs";
   Settings strategy_settings, model_settings, data_settings;
   std::uint64_t seed = 1;
+  std::string data_split = "own";  // or "once": how workers that step at their own pace share data
 
   // Who does it.
   int workers = 1;  // of the whole run; under another launcher, as many as it started
@@ -51,6 +52,9 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;  // samples; 0: only at the end
   int keep_checkpoints = 2;
   std::int64_t eval_every = 0;  // samples; 0: after each epoch
+  // Training batches of each worker from which batch-norm statistics are computed anew for an
+  // evaluation and for the final model; 0: the workers' running statistics are averaged.
+  int bn_recompute = 0;
 
   // One host made to behave like a bad cluster. Zero or empty: not emulated.
   std::vector<double> emulate_speeds;           // one positive number per worker, relative

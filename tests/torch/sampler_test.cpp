@@ -122,5 +122,30 @@ TEST(GlobalBatches, RefusesThePositionOfAnotherDataSet) {
   EXPECT_NO_THROW(batches.seek({5, 9}));
 }
 
+// However budget, batch and data set divide each other: whole epochs hold every sample once, and
+// all samples together are the budget.
+TEST(NumberedBatches, HoldEverySampleOnceAnEpochUpToTheBudget) {
+  for (const std::int64_t batch : {1, 7, 16, 50})
+    for (const std::int64_t budget : {1, 30, 50, 100, 131}) {
+      const NumberedBatches numbered(50, batch, budget);
+      GlobalBatches batches(50, batch, 3), straight(50, batch, 3);
+      std::vector<std::vector<int>> visits(3, std::vector<int>(50));
+      std::int64_t all = 0;
+      for (std::int64_t number = 0; number < numbered.count(); ++number) {
+        const auto position = numbered.position(number);
+        batches.seek(position);
+        EXPECT_EQ(straight.position(), position);
+        straight.next();
+        for (const std::uint32_t index : batches.next(numbered.samples(number))) {
+          ++visits[static_cast<std::size_t>(position.epoch)][index];
+          ++all;
+        }
+      }
+      EXPECT_EQ(all, budget);
+      for (std::int64_t epoch = 0; epoch < budget / 50; ++epoch)
+        EXPECT_EQ(visits[static_cast<std::size_t>(epoch)], std::vector<int>(50, 1));
+    }
+}
+
 }  // namespace
 }  // namespace skein

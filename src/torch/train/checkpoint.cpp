@@ -18,10 +18,14 @@ using Json = nlohmann::json;
 
 constexpr const char* kGenerator = "torch_generator";
 constexpr const char* kPosition = "data_position";
+constexpr const char* kBlocks = "data_blocks";
+constexpr const char* kSteps = "steps";
+constexpr const char* kOwnOptimizer = "optimizer/";
 
 // The optimizer's state as planes of the whole model, cut by parameter and with its shape, so that
 // it fits any layout of the arena and any number of workers.
-std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const OptimizerState& state) {
+std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const OptimizerState& state,
+                                           const std::string& prefix = "") {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, plane] : state) {
     const Span whole = plane->span();
@@ -29,7 +33,7 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const Optimiz
         torch::from_blob(whole.data, {static_cast<std::int64_t>(whole.count)});
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
-      tensors.push_back({name + "/" + run.binding().names_of_slot(slot).front(),
+      tensors.push_back({prefix + name + "/" + run.binding().names_of_slot(slot).front(),
                          flat.narrow(0, static_cast<std::int64_t>(range.offset),
                                      static_cast<std::int64_t>(range.count))
                              .view(run.binding().parameter(slot).sizes())});
@@ -60,6 +64,61 @@ void copy_all(const fs::path& path, const SafeTensors& file, const std::vector<N
                       path.string(), each.name));
     each.tensor.detach().copy_(*saved);
   }
+}
+
+torch::Tensor whole_numbers(const std::vector<std::int64_t>& numbers) {
+  return torch::tensor(numbers, torch::kInt64);
+}
+
+std::vector<std::int64_t> whole_numbers(const SafeTensors& file, const std::string& name) {
+  const torch::Tensor* saved = file.find(name);
+  if (saved == nullptr || saved->dtype() != torch::kInt64) return {};
+  const torch::Tensor flat = saved->reshape({-1}).contiguous();
+  return {flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel()};
+}
+
+fs::path rank_path(const fs::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.safetensors", rank);
+}
+
+void save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
+  auto tensors = own_tensors(run, state.position);
+  tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
+  OptimizerState optimizer;
+  if (run.strategy().local_state()) {
+    tensors.push_back({kSteps, whole_numbers({state.progress.steps})});
+    optimizer = own_state(run.optimizer(), run.binding().arena().size());
+    for (const NamedTensor& each : optimizer_tensors(run, optimizer, kOwnOptimizer))
+      tensors.push_back(each);
+  }
+  write_safetensors(path, tensors);
+}
+
+void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state) {
+  const SafeTensors file = read_safetensors(path);
+  auto tensors = own_tensors(run, state.position);
+  copy_all(path, file, tensors);
+  const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
+  state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
+  auto generator = at::detail::getDefaultCPUGenerator();
+  generator.set_state(tensors.back().tensor);
+  state.queue.held = whole_numbers(file, kBlocks);
+  const auto steps = whole_numbers(file, kSteps);
+  if (!run.strategy().local_state() || steps.empty()) return;
+  state.progress.steps = steps.front();
+  const OptimizerState optimizer = own_state(run.optimizer(), run.binding().arena().size());
+  copy_all(path, file, optimizer_tensors(run, optimizer, kOwnOptimizer));
+  restore_state(run.optimizer(), optimizer);
+}
+
+// With another number of workers nobody can go on with the old ones' own state: the averages do,
+// and what they had drawn from the queue goes back to it.
+void return_blocks(const fs::path& checkpoint, int old_workers, BlockQueue::State& queue) {
+  for (int rank = 0; rank < old_workers; ++rank) {
+    const auto held = whole_numbers(read_safetensors(rank_path(checkpoint, rank)), kBlocks);
+    queue.returned.insert(queue.returned.end(), held.begin(), held.end());
+  }
+  std::sort(queue.returned.begin(), queue.returned.end());
 }
 
 Json read_state(const fs::path& path) {
@@ -126,8 +185,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
     fs::create_directories(unfinished);
   }
   world.barrier();
-  write_safetensors(unfinished / fmt::format("rank-{}.safetensors", world.rank()),
-                    own_tensors(run, state.position));
+  save_own(rank_path(unfinished, world.rank()), run, state);
   if (world.rank() == 0) {
     write_safetensors(unfinished / "model.safetensors", tensors);
     write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run, optimizer));
@@ -136,6 +194,8 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
                     {"reference", state.progress.reference},
                     {"epoch", state.position.epoch},
                     {"offset", state.position.offset},
+                    {"next_block", state.queue.next},
+                    {"returned_blocks", state.queue.returned},
                     {"workers", world.size()},
                     {"identity", state.identity}};
     write_whole(unfinished / "state.json", json.dump(2) + "\n");
@@ -169,6 +229,8 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
   try {
     state.progress = {json.at("samples"), json.at("steps"), json.at("reference")};
     state.position = {json.at("epoch"), json.at("offset")};
+    state.queue.next = json.value("next_block", std::int64_t{0});
+    state.queue.returned = json.value("returned_blocks", std::vector<std::int64_t>());
     state.identity = json.at("identity");
   } catch (const Json::exception& error) {
     throw ConfigError(fmt::format("{}: {}", state_path.string(), error.what()));
@@ -180,17 +242,11 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
            read_safetensors(checkpoint / "optimizer.safetensors"),
            optimizer_tensors(run, optimizer));
   restore_state(run.optimizer(), optimizer);
-  // With another number of workers nobody can go on with the old ones' own state: the averages do.
-  if (json.value("workers", 0) == run.world().size()) {
-    const fs::path own = checkpoint / fmt::format("rank-{}.safetensors", run.world().rank());
-    const SafeTensors file = read_safetensors(own);
-    auto tensors = own_tensors(run, state.position);
-    copy_all(own, file, tensors);
-    const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
-    state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
-    auto generator = at::detail::getDefaultCPUGenerator();
-    generator.set_state(tensors.back().tensor);
-  }
+  const int workers = json.value("workers", 0);
+  if (workers == run.world().size())
+    load_own(rank_path(checkpoint, run.world().rank()), run, state);
+  else if (run.world().rank() == 0)
+    return_blocks(checkpoint, workers, state.queue);
   run.worker().progress = state.progress;
   return state;
 }

@@ -2,9 +2,11 @@
 //
 //   OUT/checkpoints/SAMPLES/model.safetensors      parameters and averaged buffers
 //                           optimizer.safetensors  optimizer state by parameter:
-//                           "momentum/fc.weight" rank-K.safetensors     worker K's own buffers and
-//                           random generator state.json             progress, data position, the
-//                           job's identity
+//                           "momentum/fc.weight" rank-K.safetensors     worker K's own: buffers,
+//                           random generator, place
+//                                                  in the data, and optimizer state where each
+//                                                  worker has one
+//                           state.json             progress, data position, the job's identity
 // A checkpoint folder appears by rename, so one that is there is whole.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "data/sampler.h"
+#include "runtime/block_queue.h"
 #include "torch/distributed_impl.h"
 
 namespace skein {
@@ -20,6 +23,7 @@ namespace skein {
 struct TrainingState {
   Progress progress;
   GlobalBatches::Position position;
+  BlockQueue::State queue;  // where workers draw from one
   // What must not change between a run and its continuation ("model": "cnn", …).
   std::map<std::string, std::string> identity;
 };

@@ -57,12 +57,13 @@ class LentParameters {
 
 }  // namespace
 
-Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test) {
+Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+                    const std::function<std::vector<NamedTensor>()>& buffers) {
   World& world = run.world();
   world.impl().board().set_phase(Phase::evaluating);
   run.settle();
   const LentParameters mean(run);
-  const LentBuffers lent(run.binding(), run.averaged_buffers());
+  const LentBuffers lent(run.binding(), buffers());
   const torch::NoGradGuard no_grad;
   model.eval();
   const Share share = share_of(even_shares(test.size(), world.size()), world.rank());

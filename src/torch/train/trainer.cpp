@@ -8,6 +8,7 @@
 #include "core/atomic_file.h"
 #include "core/units.h"
 #include "schedule/shares.h"
+#include "torch/safetensors.h"
 #include "torch/train/stop_request.h"
 
 namespace skein {
@@ -66,12 +67,12 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
   lockstep_ = run_->impl().strategy().lockstep();
-  if (options.verify && !run_->impl().strategy().equal_replicas())
-    throw ConfigError(fmt::format("--verify: the workers of strategy {} have models of their own",
-                                  options.strategy));
+  check_options();
+  const bool common_order = lockstep_ || options.data_split == "once";
   batches_ = std::make_unique<GlobalBatches>(
       static_cast<std::uint32_t>(train_size), step_batch(),
-      lockstep_ ? options.seed : data_seed(options.seed, world.rank()));
+      common_order ? options.seed : data_seed(options.seed, world.rank()));
+  numbered_ = NumberedBatches(train_size, step_batch(), budget_);
   prefetcher_ = std::make_unique<Prefetcher>(data_.train);
   Distributed::Impl& run = run_->impl();
   pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step,
@@ -85,20 +86,45 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
     trace_ = std::make_unique<TraceRecorder>(world.rank());
     run.trace_to(trace_.get());
   }
-  if (!options.resume.empty()) resume();
+  if (!options.resume.empty())
+    resume();
+  else
+    open_queue({});
   if (!options.out.empty() && world.rank() == 0)
     metrics_ = MetricsFile(std::filesystem::path(options.out) / "metrics.jsonl");
   figures_.startup = now() - started;
 }
 
+void Trainer::check_options() const {
+  if (lockstep_ && options_.data_split == "once")
+    throw ConfigError(
+        fmt::format("--data-split once: workers of {} share every batch, so each sample comes once "
+                    "an epoch already; expected own, or a strategy without lockstep",
+                    options_.strategy));
+  if (options_.verify && !run_->impl().strategy().equal_replicas())
+    throw ConfigError(fmt::format("--verify: the workers of strategy {} have models of their own",
+                                  options_.strategy));
+  if (options_.bn_recompute > 0 && !has_batch_norm(*model_))
+    throw ConfigError(fmt::format("--bn-recompute {}: {} has no batch norm; leave the option out",
+                                  options_.bn_recompute, options_.model));
+}
+
+void Trainer::open_queue(const BlockQueue::State& state) {
+  if (options_.data_split == "once")
+    queue_ = std::make_unique<SharedBlocks>(world_, numbered_.count(), state);
+}
+
 std::map<std::string, std::string> Trainer::identity() const {
-  return {{"model", options_.model},
-          {"model settings", joined(options_.model_settings)},
-          {"data", options_.data},
-          {"data settings", joined(options_.data_settings)},
-          {"optimizer", options_.optimizer},
-          {lockstep_ ? "global batch" : "batch of a worker", std::to_string(step_batch())},
-          {"seed", std::to_string(options_.seed)}};
+  std::map<std::string, std::string> all{
+      {"model", options_.model},
+      {"model settings", joined(options_.model_settings)},
+      {"data", options_.data},
+      {"data settings", joined(options_.data_settings)},
+      {"optimizer", options_.optimizer},
+      {lockstep_ ? "global batch" : "batch of a worker", std::to_string(step_batch())},
+      {"seed", std::to_string(options_.seed)}};
+  if (!lockstep_) all["data split"] = options_.data_split;
+  return all;
 }
 
 void Trainer::resume() {
@@ -106,6 +132,7 @@ void Trainer::resume() {
   const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
   position_ = state.position;
   batches_->seek(position_);
+  open_queue(state.queue);
   saved_at_ = state.progress.samples;
   bar_.say(fmt::format("resumed from {}", checkpoint.string()));
 }
@@ -117,8 +144,18 @@ std::int64_t Trainer::step_batch() const {
 
 Trainer::Step Trainer::next_step(std::int64_t done) {
   if (done >= budget_) return {};
+  if (queue_) return next_block();
   const auto indices = lockstep_ ? batches_->next(budget_ - done) : batches_->next();
   return {{indices.begin(), indices.end()}, batches_->position()};
+}
+
+// None are left: an empty step, in which this worker waits for the others.
+Trainer::Step Trainer::next_block() {
+  const std::int64_t block = queue_->take();
+  if (block == BlockQueue::kNone) return {{}, batches_->position()};
+  batches_->seek(numbered_.position(block));
+  const auto indices = batches_->next(numbered_.samples(block));
+  return {{indices.begin(), indices.end()}, batches_->position(), block};
 }
 
 Trainer::Part Trainer::own_part(const Step& step) {
@@ -146,7 +183,7 @@ void Trainer::run() {
                          world_.size() == 1 ? "" : "s", options_.strategy, budget_));
   }
   Worker& worker = run_->impl().worker();
-  Step step = next_step(done());
+  next_ = next_step(done());
   bool reached = false;
   Duration last_update{};  // in training time
   while (done() < budget_ && !worker.all_stop && !reached) {
@@ -155,10 +192,11 @@ void Trainer::run() {
     worker.wants_to_stop = stop_requested();
     // Shares may follow measured speeds, so the next step's are only a guess, good for loading
     // early.
-    Step next = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
-    train_step(own_part(step), own_part(next));
+    const Step step = std::move(next_);
+    next_ = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
+    step_name_ = step.block < 0 ? "" : fmt::format(" {}", step.block);
+    train_step(own_part(step), own_part(next_));
     position_ = step.after;
-    step = std::move(next);
     figures_.training += now() - begin;
     if (run_->steps() > steps) {
       figures_.iteration_ms.push_back(milliseconds(figures_.training - last_update));
@@ -180,6 +218,7 @@ void Trainer::run() {
   figures_.flush = now() - flushing;
   if (evaluated_at_ != done()) evaluate_now();
   if (!options_.out.empty() && saved_at_ != done()) checkpoint_now();
+  if (queue_) queue_->close();
   report();
 }
 
@@ -188,7 +227,7 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
   run_->expect(part.samples);
   const Time begin = now();
   const Duration waited = run_->impl().exposed_communication();
-  loss_ = 0;
+  if (part.samples > 0) loss_ = 0;
   for (std::size_t i = 0; i < part.pieces.size(); ++i) {
     const double weight =
         static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
@@ -223,7 +262,7 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   pacer_->backward_done();
   loss_ += loss.item<double>();
   if (trace_) {
-    trace_->span(Lane::forward, "forward", begin, middle);
+    trace_->span(Lane::forward, "forward" + step_name_, begin, middle);
     trace_->span(Lane::backward, "backward", middle, now());
   }
 }
@@ -249,9 +288,23 @@ void Trainer::log_step() {
   logged_exposed_ = exposed;
 }
 
+// As an evaluation and the final model need them; with replicas that are equal.
+std::vector<NamedTensor> Trainer::buffers_now() {
+  if (options_.bn_recompute == 0) return run_->impl().averaged_buffers();
+  return fresh_buffers(run_->impl(), *model_, *data_.train,
+                       {options_.bn_recompute, options_.batch, options_.seed});
+}
+
+void Trainer::save_model() {
+  run_->flush();
+  const auto tensors = run_->impl().tensors_to_save(buffers_now());
+  if (world_.rank() == 0) write_safetensors(options_.out + "/model.safetensors", tensors);
+  world_.barrier();
+}
+
 void Trainer::evaluate_now() {
   const Time begin = now();
-  evaluation_ = evaluate(run_->impl(), *model_, *data_.test);
+  evaluation_ = evaluate(run_->impl(), *model_, *data_.test, [this] { return buffers_now(); });
   evaluated_at_ = done();
   figures_.evaluation += now() - begin;
   if (options_.target_accuracy > 0 && figures_.target_seconds < 0 &&
@@ -268,9 +321,10 @@ void Trainer::evaluate_now() {
 void Trainer::checkpoint_now() {
   const Time begin = now();
   run_->flush();  // may apply what was on its way, and count it
-  save_checkpoint(options_.out, run_->impl(),
-                  {run_->impl().worker().progress, position_, identity()},
-                  options_.keep_checkpoints);
+  TrainingState state{run_->impl().worker().progress, position_, {}, identity()};
+  if (queue_) state.queue = queue_->settled();
+  if (next_.block >= 0) state.queue.held.insert(state.queue.held.begin(), next_.block);
+  save_checkpoint(options_.out, run_->impl(), state, options_.keep_checkpoints);
   saved_at_ = done();
   figures_.checkpointing += now() - begin;
 }
@@ -284,7 +338,7 @@ void Trainer::report() {
     parameters += static_cast<std::int64_t>(slot.range.count);
   const auto summary = summarise(world_, options_, figures_, run.strategy().figures(), evaluation_,
                                  done(), parameters);
-  if (!options_.out.empty()) run_->save(options_.out + "/model.safetensors");
+  if (!options_.out.empty()) save_model();
   if (trace_) {
     trace_->write_part(options_.trace);
     world_.barrier();

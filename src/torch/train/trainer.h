@@ -11,7 +11,9 @@
 #include "observe/metrics_file.h"
 #include "observe/progress.h"
 #include "observe/trace_file.h"
+#include "runtime/shared_blocks.h"
 #include "skein/torch.h"
+#include "torch/train/batch_norm.h"
 #include "torch/train/checkpoint.h"
 #include "torch/train/pacer.h"
 #include "torch/train/report.h"
@@ -34,6 +36,7 @@ class Trainer {
   struct Step {
     Indices indices;
     GlobalBatches::Position after;
+    std::int64_t block = BlockQueue::kNone;  // its number, where workers draw from a queue
   };
 
   // This worker's part of a step: one piece per micro-batch that is not empty.
@@ -42,11 +45,16 @@ class Trainer {
     std::int64_t samples = 0;
   };
 
+  void check_options() const;
   void resume();
+  void open_queue(const BlockQueue::State& state);
   Step next_step(std::int64_t done);
+  Step next_block();
   Part own_part(const Step& step);
   void train_step(const Part& part, const Part& upcoming);
   void micro_batch(const Indices& indices, const Indices* next, double weight);
+  std::vector<NamedTensor> buffers_now();
+  void save_model();
   void evaluate_now();
   void checkpoint_now();
   void log_step();
@@ -69,12 +77,16 @@ class Trainer {
   std::optional<Distributed> run_;
   std::unique_ptr<Pacer> pacer_;
   std::unique_ptr<GlobalBatches> batches_;
+  NumberedBatches numbered_{1, 1, 1};
+  std::unique_ptr<SharedBlocks> queue_;  // null: every worker draws by itself
   std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<TraceRecorder> trace_;
   MetricsFile metrics_;
   ProgressBar bar_;
   RunFigures figures_;
   GlobalBatches::Position position_;  // of the last step that is over
+  Step next_;                         // drawn, and not begun
+  std::string step_name_;             // of the step that is computed, in traces
   Evaluation evaluation_;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   double loss_ = 0;  // of this worker's last step

@@ -1,0 +1,153 @@
+// lasgd and local on real ranks that lag behind each other: how they settle, and what they keep to
+// themselves.
+#include <gtest/gtest.h>
+
+#include "conformance/harness.h"
+#include "kernels/kernels.h"
+#include "optimize/sgd.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Channel kOther = 9;
+constexpr std::int64_t kBatch = 4;
+
+// A worker whose gradient is its rank + 1 everywhere.
+struct Runner {
+  Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options)
+      : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
+        optimizer(arena.size(), {0.9, 0, false}),
+        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0),
+        strategy(make_strategy(name, options, worker)) {}
+
+  Task<> step(std::int64_t samples = kBatch) {
+    co_await strategy->expect(samples);
+    co_await strategy->begin_step(samples);
+    const auto slope = static_cast<float>(worker.rank() + 1);
+    if (samples > 0)
+      for (const Slot& slot : arena.slots()) fill(arena.gradients().at(slot.range), slope);
+    co_await strategy->end_step(samples);
+  }
+
+  NoTrace trace;
+  Arena arena;
+  Sgd optimizer;
+  Worker worker;
+  std::unique_ptr<Strategy> strategy;
+};
+
+// Whether this worker has rank 0's values.
+Task<bool> as_rank_0(Fabric& fabric, Span mine) {
+  const auto memory = allocate_on_heap(mine.count);
+  copy(memory->span(), mine);
+  co_await fabric.broadcast(kOther, memory->span(), 0, fabric.loop().now() + 30s);
+  co_return std::equal(mine.begin(), mine.end(), memory->span().begin());
+}
+
+Task<> expect_settled(Runner& runner, Fabric& fabric, std::int64_t samples) {
+  const bool same = co_await as_rank_0(fabric, runner.arena.parameters());
+  if (!same) throw Error("replicas differ");
+  if (runner.worker.progress.samples != samples)
+    throw Error("counted " + std::to_string(runner.worker.progress.samples) + " samples of " +
+                std::to_string(samples));
+}
+
+class LocalStepsOn : public testing::TestWithParam<std::tuple<World, int, std::string>> {
+ protected:
+  void run_all_ok(const Body& body) const {
+    for (const Outcome& outcome : std::get<0>(GetParam()).run(std::get<1>(GetParam()), body))
+      EXPECT_TRUE(outcome.ok) << outcome.error;
+  }
+  const std::string& strategy() const { return std::get<2>(GetParam()); }
+};
+
+// The same number of steps by each, at different times: rounds are on their way for some.
+TEST_P(LocalStepsOn, SettleWhateverIsOnItsWay) {
+  for (const char* period : {"1", "3"})
+    run_all_ok([period, name = strategy()](Fabric& fabric) -> Task<> {
+      Runner runner(fabric, name, {{"period", period}});
+      for (int part = 1; part <= 5; ++part) {
+        for (int i = 0; i < part; ++i) {
+          co_await fabric.loop().sleep_for(((fabric.rank() * 7 + i * 3) % 5) * 100us);
+          co_await runner.step();
+        }
+        co_await runner.strategy->flush();
+        co_await expect_settled(runner, fabric, fabric.size() * kBatch * part * (part + 1) / 2);
+        co_await runner.strategy->flush();  // nothing is left to do
+      }
+    });
+}
+
+// Who has no data left waits for the others; all leave in the same round.
+TEST_P(LocalStepsOn, WaitForOthersWhenTheyHaveNoData) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, name, {});
+    const std::int64_t budget = kBatch * 5 * fabric.size() * (fabric.size() + 1) / 2;
+    std::int64_t left = kBatch * 5 * (fabric.rank() + 1);
+    int steps = 0;
+    for (; runner.worker.progress.samples < budget; ++steps) {
+      co_await runner.step(left > 0 ? kBatch : 0);
+      left = std::max<std::int64_t>(0, left - kBatch);
+    }
+    if (steps > 200) throw Error("spins: " + std::to_string(steps) + " steps");
+    co_await runner.strategy->flush();
+    co_await expect_settled(runner, fabric, budget);
+  });
+}
+
+TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    StrategyOptions options;
+    for (const bool average : {false, true}) {
+      if (average && name != "lasgd") continue;
+      if (average) options["average_momentum"] = "true";
+      Runner runner(fabric, name, options);
+      for (int i = 0; i < 6; ++i) co_await runner.step();
+      co_await runner.strategy->flush();
+      const bool same = co_await as_rank_0(fabric, runner.optimizer.state().at("momentum"));
+      if (same != (average || fabric.rank() == 0)) throw Error("momentum is or is not shared");
+      OptimizerState state;
+      co_await runner.strategy->whole_state(state);
+      const bool mean = co_await as_rank_0(fabric, state.at("momentum")->span());
+      if (!mean) throw Error("workers save different means");
+    }
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
+         std::get<2>(info.param);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LocalStepsOn,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3, 4),
+                                          testing::Values("lasgd", "local")),
+                         name_of);
+
+class AbsOn : public LocalStepsOn {};
+
+TEST_P(AbsOn, WaitForOthersWhenTheyHaveNoData) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, "abs", {});
+    const std::int64_t budget = kBatch * 3 * fabric.size() * (fabric.size() + 1) / 2;
+    int left = 3 * (fabric.rank() + 1);
+    for (int i = 0; runner.worker.progress.samples < budget; ++i, --left) {
+      if (i > 200) throw Error("spins");
+      co_await runner.step(left > 0 ? kBatch : 0);
+    }
+    co_await runner.strategy->flush();
+    co_await expect_settled(runner, fabric, budget);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, AbsOn,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3),
+                                          testing::Values("abs")),
+                         name_of);
+
+}  // namespace
+}  // namespace skein::conformance
