@@ -4,33 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "multiproc/model_file.h"
-#include "multiproc/process.h"
+#include "multiproc/train_command.h"
 
 namespace skein::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
-// A small job: enough to compare, quick to run.
-Words command(const Words& options) {
-  Words argv{SKEIN_BINARY, "train", "--quiet", "--set", "data.train=640", "--set", "data.test=40"};
-  argv.insert(argv.end(), options.begin(), options.end());
-  return argv;
-}
-
-Finished train(const Words& options, std::chrono::milliseconds limit = 120s) {
-  return Process(command(options)).wait(limit);
-}
-
-void train_ok(const Words& options) {
-  const Finished end = train(options);
-  ASSERT_EQ(end.code, 0) << end.err;
-}
 
 // The distance of two models over the length of one, all parameters as one vector.
 double difference(const std::string& one, const std::string& two) {
@@ -66,8 +47,6 @@ bool same_bytes(const std::string& one, const std::string& two) {
   const std::string a = contents(one);
   return !a.empty() && a == contents(two);
 }
-
-Json json_of(const std::string& path) { return Json::parse(contents(path)); }
 
 class Equivalence : public ::testing::TestWithParam<Words> {};
 
@@ -194,10 +173,7 @@ TEST(Train, AKilledWorkerEndsTheRunWithOneBlock) {
       {"--workers", "4", "--samples", "100000000", "--model", "cnn", "--out", folder / "out"}));
   ASSERT_TRUE(
       eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }, 60s));
-  std::vector<pid_t> workers;
-  std::istringstream children(contents("/proc/" + std::to_string(run.pid()) + "/task/" +
-                                       std::to_string(run.pid()) + "/children"));
-  for (pid_t pid = 0; children >> pid;) workers.push_back(pid);
+  const std::vector<pid_t> workers = children_of(run);
   ASSERT_EQ(workers.size(), 4u) << "the launcher's children are the workers and nothing else";
   const auto killed = std::chrono::steady_clock::now();
   ::kill(workers[2], SIGKILL);
@@ -290,15 +266,6 @@ TEST(Train, RunsUnderOtherLaunchers) {
   here.insert(here.end(), {"--workers", "2", "--out", folder / "here"});
   EXPECT_EQ(Process(here).wait(60s).code, 0);
   EXPECT_TRUE(same_bytes(folder / "here/model.safetensors", folder / "torchrun/model.safetensors"));
-}
-
-// The user's mistakes: exit code 2, one line that names what, where and what was expected.
-void refused(const Words& options, const Words& parts) {
-  const Finished end = train(options);
-  EXPECT_EQ(end.code, 2) << end.err;
-  EXPECT_LE(count(end.err, "\n"), 2) << "once, not once per worker:\n" << end.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(end.err.find(part), std::string::npos) << part << "\nin: " << end.err;
 }
 
 TEST(TrainErrors, WrongOptionsAreNamed) {

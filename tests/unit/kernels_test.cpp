@@ -163,6 +163,18 @@ TEST_P(Kernels, SquaredNormIsAccurateAndItsOrderIsFixed) {
   EXPECT_NEAR(result, static_cast<double>(exact), 1e-13 * static_cast<double>(exact));
 }
 
+TEST_P(Kernels, SquaredDistanceIsAccurate) {
+  const Vector x = make(0), y = make(1);
+  long double exact = 0;
+  for (std::size_t i = 0; i < x.span().count; ++i) {
+    const auto apart = static_cast<long double>(x.span()[i]) - y.span()[i];
+    exact += apart * apart;
+  }
+  EXPECT_NEAR(squared_distance(x.span(), y.span()), static_cast<double>(exact),
+              1e-13 * static_cast<double>(exact));
+  EXPECT_EQ(squared_distance(x.span(), x.span()), 0);
+}
+
 std::vector<Place> places() {
   std::vector<Place> result;
   for (const std::size_t count : {0, 1, 7, 16, 17, 1000, 100003})
