@@ -80,13 +80,19 @@ INSTANTIATE_TEST_SUITE_P(Strategies, LocalTraining, ::testing::Values("lasgd", "
 // must end with the same bits.
 TEST(LocalResume, ContinuesBitIdentically) {
   const Folder folder;
-  const Words job{"--workers", "3",  "--strategy", "local",    "--set", "strategy.period=2",
-                  "--batch",   "4",  "--model",    "resnet18", "--set", "data.train=50",
-                  "--samples", "96", "--schedule", "cosine",   "--lr",  "0.01"};
-  train_ok(with(job, {"--checkpoint-every", "40", "--out", folder / "whole"}));
+  const Words job{"--strategy", "local",
+                  "--set",      "strategy.period=2",
+                  "--batch",    "4",
+                  "--model",    "cnn",
+                  "--set",      "data.train=50",
+                  "--samples",  "96",
+                  "--schedule", "cosine",
+                  "--lr",       "0.01"};
+  const Words three = with(job, {"--workers", "3"});
+  train_ok(with(three, {"--checkpoint-every", "40", "--out", folder / "whole"}));
   const std::string middle = folder / "whole/checkpoints/48";
   ASSERT_TRUE(std::filesystem::exists(middle));
-  train_ok(with(job, {"--resume", middle, "--out", folder / "resumed"}));
+  train_ok(with(three, {"--resume", middle, "--out", folder / "resumed"}));
   for (const char* file : {"model", "checkpoints/96/optimizer", "checkpoints/96/rank-0",
                            "checkpoints/96/rank-1", "checkpoints/96/rank-2"}) {
     const std::string name = std::string("/") + file + ".safetensors";
@@ -143,9 +149,6 @@ TEST(DataSplit, OnceVisitsEverySampleOnceAnEpochHoweverFastEachWorkerIs) {
     const auto visits = blocks_in(folder / "trace.json");
     EXPECT_EQ(visits.size(), 2u * 92);
     for (const auto& [block, times] : visits) EXPECT_EQ(times, 1) << strategy << " block " << block;
-    if (std::string(strategy) != "local") {
-      EXPECT_GT(run["per_worker"][2]["samples"], 2 * run["per_worker"][0]["samples"].get<int>());
-    }
   }
 }
 
