@@ -95,7 +95,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   figures_.startup = now() - started;
 }
 
-void Trainer::check_options() const {
+void Trainer::check_options() {
   if (lockstep_ && options_.data_split == "once")
     throw ConfigError(
         fmt::format("--data-split once: workers of {} share every batch, so each sample comes once "

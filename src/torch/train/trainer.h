@@ -45,7 +45,7 @@ class Trainer {
     std::int64_t samples = 0;
   };
 
-  void check_options() const;
+  void check_options();
   void resume();
   void open_queue(const BlockQueue::State& state);
   Step next_step(std::int64_t done);
