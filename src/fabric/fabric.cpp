@@ -5,12 +5,18 @@
 #include <algorithm>
 
 #include "fabric/collectives.h"
+#include "fabric/half.h"
 #include "skein/error.h"
 
 namespace skein {
 namespace {
 
 constexpr Duration kGrace = std::chrono::milliseconds(100);
+
+Task<> half_all_reduce(Fabric& fabric, const Operation& operation, Span buffer) {
+  co_await half_reduce_scatter(fabric, operation, buffer);
+  co_await half_all_gather(fabric, operation, buffer);
+}
 
 }  // namespace
 
@@ -100,22 +106,28 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
   turn.succeeded = true;
 }
 
-Task<> Fabric::reduce_scatter(Channel channel, Span buffer, Deadline deadline) {
+Task<> Fabric::reduce_scatter(Channel channel, Span buffer, Deadline deadline, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("reduce_scatter", channel, deadline);
-  co_await in_turn(operation, run_reduce_scatter(operation, buffer));
+  Task<> body = wire == Wire::bf16 ? half_reduce_scatter(*this, operation, buffer)
+                                   : run_reduce_scatter(operation, buffer);
+  co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_gather(Channel channel, Span buffer, Deadline deadline) {
+Task<> Fabric::all_gather(Channel channel, Span buffer, Deadline deadline, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("all_gather", channel, deadline);
-  co_await in_turn(operation, run_all_gather(operation, buffer));
+  Task<> body = wire == Wire::bf16 ? half_all_gather(*this, operation, buffer)
+                                   : run_all_gather(operation, buffer);
+  co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_reduce(Channel channel, Span buffer, Deadline deadline) {
+Task<> Fabric::all_reduce(Channel channel, Span buffer, Deadline deadline, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("all_reduce", channel, deadline);
-  co_await in_turn(operation, run_all_reduce(operation, buffer));
+  Task<> body = wire == Wire::bf16 ? half_all_reduce(*this, operation, buffer)
+                                   : run_all_reduce(operation, buffer);
+  co_await in_turn(operation, std::move(body));
 }
 
 Task<> Fabric::all_reduce_small(Channel channel, Span buffer, Deadline deadline) {

@@ -25,6 +25,10 @@ namespace skein {
 using Channel = int;
 inline constexpr Channel kChannels = 16;
 
+// What travels in a collective: float32, or bfloat16 in half the bytes (fabric/half.h says what is
+// rounded).
+enum class Wire : std::uint8_t { f32, bf16 };
+
 // What a receiver does with what arrives.
 enum class Combine : std::uint8_t { copy, add };
 
@@ -39,6 +43,9 @@ struct Chunking {
   // there are few of them.
   std::size_t least = 16384;  // elements of a piece
   std::size_t most = 16;      // pieces of a part
+  // Messages to different ranks that are under way at once where each rank sends to each: enough
+  // that the next one leaves while the peer has yet to take the last.
+  std::size_t ahead = 2;
 };
 
 // One operation under way: what an error message needs to say of it.
@@ -74,13 +81,13 @@ class Fabric {
 
   // Sums `buffer` over all ranks; rank r ends with the sum in shard(count, size, r) of its buffer.
   // The rest of the buffer is undefined afterwards.
-  Task<> reduce_scatter(Channel channel, Span buffer, Deadline deadline);
+  Task<> reduce_scatter(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
 
   // Every rank's own shard of `buffer` is copied to all others.
-  Task<> all_gather(Channel channel, Span buffer, Deadline deadline);
+  Task<> all_gather(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
 
   // Sums `buffer` over all ranks: the bits of reduce_scatter followed by all_gather, on each.
-  Task<> all_reduce(Channel channel, Span buffer, Deadline deadline);
+  Task<> all_reduce(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
 
   // The same in O(log N) steps, for messages where latency is all that counts. The same bits on
   // each rank, but the order of the sum is another.

@@ -12,8 +12,11 @@ SimFabric::SimFabric(Cluster& cluster, int rank)
 
 Chunking SimFabric::chunking() const {
   const std::size_t bytes = cluster_.network().chunk_bytes;
-  return bytes == 0 ? Chunking{std::numeric_limits<std::size_t>::max() / 2, 1}
-                    : Chunking{bytes / sizeof(float), Chunking().most};
+  // A send has ended here when it has left, so one at a time keeps the wire busy, and flows that do
+  // not meet are cheap to simulate.
+  constexpr std::size_t kAhead = 1;
+  return bytes == 0 ? Chunking{std::numeric_limits<std::size_t>::max() / 2, 1, kAhead}
+                    : Chunking{bytes / sizeof(float), Chunking().most, kAhead};
 }
 
 void SimFabric::fail(const std::string& reason) {

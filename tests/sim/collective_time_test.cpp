@@ -10,7 +10,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using Collective = Task<> (Fabric::*)(Channel, Span, Deadline);
+using Collective = Task<> (*)(Fabric&, Span, Deadline);
+
+Task<> reduce_scatter(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.reduce_scatter(0, buffer, deadline);
+}
+Task<> all_gather(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.all_gather(0, buffer, deadline);
+}
+Task<> all_reduce(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.all_reduce(0, buffer, deadline);
+}
+Task<> all_reduce_small(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.all_reduce_small(0, buffer, deadline);
+}
+Task<> half_reduce_scatter(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.reduce_scatter(0, buffer, deadline, Wire::bf16);
+}
+Task<> half_all_gather(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.all_gather(0, buffer, deadline, Wire::bf16);
+}
+Task<> half_all_reduce(Fabric& fabric, Span buffer, Deadline deadline) {
+  return fabric.all_reduce(0, buffer, deadline, Wire::bf16);
+}
 
 // When the last of `workers` has ended a collective that all begin at 0.
 Duration time_of(Collective collective, int workers, const Network& network,
@@ -18,9 +40,8 @@ Duration time_of(Collective collective, int workers, const Network& network,
   Cluster cluster(workers, network, 1);
   std::vector<Ending> endings(static_cast<std::size_t>(workers));
   for (int rank = 0; rank < workers; ++rank)
-    cluster.spawn(rank,
-                  watched(cluster, (cluster.fabric(rank).*collective)(0, buffer(rank), kNever),
-                          endings[static_cast<std::size_t>(rank)]));
+    cluster.spawn(rank, watched(cluster, collective(cluster.fabric(rank), buffer(rank), kNever),
+                                endings[static_cast<std::size_t>(rank)]));
   run_until_idle(cluster);
   Duration last{};
   for (const Ending& ending : endings) {
@@ -45,24 +66,32 @@ INSTANTIATE_TEST_SUITE_P(Workers, RingTime, testing::Values(2, 3, 8, 64));
 TEST_P(RingTime, AllReduceIsTwiceNMinusOneLatenciesAndParts) {
   const int n = GetParam();
   const Network network = plain_network(kByteAtNanosecond, 20us);
-  EXPECT_EQ(time_of(&Fabric::all_reduce, n, network, elements(n, 64000)),
-            2 * (n - 1) * (20us + 64000ns));
+  EXPECT_EQ(time_of(all_reduce, n, network, elements(n, 64000)), 2 * (n - 1) * (20us + 64000ns));
 }
 
 TEST_P(RingTime, ReduceScatterAndAllGatherAreHalfOfIt) {
   const int n = GetParam();
   const Network network = plain_network(kByteAtNanosecond, 20us);
   const Duration half = (n - 1) * (20us + 64000ns);
-  EXPECT_EQ(time_of(&Fabric::reduce_scatter, n, network, elements(n, 64000)), half);
-  EXPECT_EQ(time_of(&Fabric::all_gather, n, network, elements(n, 64000)), half);
+  EXPECT_EQ(time_of(reduce_scatter, n, network, elements(n, 64000)), half);
+  EXPECT_EQ(time_of(all_gather, n, network, elements(n, 64000)), half);
+}
+
+// Messages go straight to whom they are for, one after the other: half the bytes, one latency.
+TEST_P(RingTime, HalfPrecisionTakesHalfTheBytesAndOneLatency) {
+  const int n = GetParam();
+  const Network network = plain_network(kByteAtNanosecond, 20us);
+  const Duration half = (n - 1) * 32000ns + 20us;
+  EXPECT_EQ(time_of(half_reduce_scatter, n, network, elements(n, 64000)), half);
+  EXPECT_EQ(time_of(half_all_gather, n, network, elements(n, 64000)), half);
+  EXPECT_EQ(time_of(half_all_reduce, n, network, elements(n, 64000)), 2 * half);
 }
 
 TEST_P(RingTime, StepsThatAreNoWholeNanosecondsAreRoundedUpByLessThanOneEach) {
   const int n = GetParam();
   const Network network = plain_network(1.158e9, 50us);
   const double exact = 2 * (n - 1) * (50e3 + 64000 / 1.158);
-  const auto ns =
-      static_cast<double>(time_of(&Fabric::all_reduce, n, network, elements(n, 64000)).count());
+  const auto ns = static_cast<double>(time_of(all_reduce, n, network, elements(n, 64000)).count());
   EXPECT_GE(ns, exact - 1e-3);
   EXPECT_LE(ns, exact + 2 * (n - 1));
 }
@@ -73,7 +102,7 @@ TEST_P(RingTime, PiecesHideAllLatenciesButTheLast) {
   Network network = plain_network(kByteAtNanosecond, 50us);
   network.chunk_bytes = Network().chunk_bytes;
   constexpr std::size_t part = 4 * 65536;
-  EXPECT_EQ(time_of(&Fabric::all_reduce, n, network, elements(n, part)),
+  EXPECT_EQ(time_of(all_reduce, n, network, elements(n, part)),
             2 * (n - 1) * Duration(part) + 50us);
 }
 
@@ -83,7 +112,7 @@ TEST_P(RingTime, LongLatenciesCostARoundOfOnePieceEach) {
   Network network = plain_network(kByteAtNanosecond, 1ms);
   network.chunk_bytes = Network().chunk_bytes;
   constexpr std::size_t part = 4 * 65536;
-  EXPECT_EQ(time_of(&Fabric::all_reduce, n, network, elements(n, part)),
+  EXPECT_EQ(time_of(all_reduce, n, network, elements(n, part)),
             2 * (n - 1) * (1ms + Duration(65536)) + 3 * Duration(65536));
 }
 
@@ -93,10 +122,9 @@ TEST_P(RingTime, PiecesAreNeverSlower) {
   Network pieces = whole;
   pieces.chunk_bytes = Network().chunk_bytes;
   for (const std::size_t part : {64u, 6400u, 65536u, 1000000u}) {
-    const Duration limit = time_of(&Fabric::all_reduce, n, whole, elements(n, part));
+    const Duration limit = time_of(all_reduce, n, whole, elements(n, part));
     // A nanosecond of rounding for each of at most 16 pieces.
-    EXPECT_LE(time_of(&Fabric::all_reduce, n, pieces, elements(n, part)),
-              limit + 2 * (n - 1) * 16ns)
+    EXPECT_LE(time_of(all_reduce, n, pieces, elements(n, part)), limit + 2 * (n - 1) * 16ns)
         << part;
   }
 }
@@ -109,13 +137,13 @@ TEST(CollectiveTime, AllReduceSmallTakesALatencyPerDoubling) {
     const auto buffer = [&](int rank) {
       return Span{&values[static_cast<std::size_t>(rank) * 16], 16};
     };
-    EXPECT_EQ(time_of(&Fabric::all_reduce_small, n, network, buffer), doublings * (20us + 64ns));
+    EXPECT_EQ(time_of(all_reduce_small, n, network, buffer), doublings * (20us + 64ns));
     EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(n)));
   }
 }
 
 TEST(CollectiveTime, AloneEverythingIsImmediate) {
-  EXPECT_EQ(time_of(&Fabric::all_reduce, 1, plain_network(1e6, 1s), 1000), 0s);
+  EXPECT_EQ(time_of(all_reduce, 1, plain_network(1e6, 1s), 1000), 0s);
 }
 
 // With free local copies only the two messages between hosts count: each connection carries all
@@ -125,8 +153,7 @@ TEST(CollectiveTime, ARingOverHostsOfFourIsLimitedByTheConnectionsOfHosts) {
   network.workers_per_host = 4;
   network.local_latency = 0ns;
   network.local_bytes_per_second = 1e21;
-  EXPECT_EQ(time_of(&Fabric::all_reduce, 8, network, elements(8, 64000)),
-            2 * 7 * Duration(64000) + 100us);
+  EXPECT_EQ(time_of(all_reduce, 8, network, elements(8, 64000)), 2 * 7 * Duration(64000) + 100us);
 }
 
 TEST(CollectiveTime, OneHostUsesItsMemoryOnly) {
@@ -134,7 +161,7 @@ TEST(CollectiveTime, OneHostUsesItsMemoryOnly) {
   network.workers_per_host = 4;
   network.local_latency = 6us;
   network.local_bytes_per_second = kByteAtNanosecond;
-  EXPECT_EQ(time_of(&Fabric::all_reduce, 4, network, elements(4, 64000)), 2 * 3 * (6us + 64000ns));
+  EXPECT_EQ(time_of(all_reduce, 4, network, elements(4, 64000)), 2 * 3 * (6us + 64000ns));
 }
 
 }  // namespace
