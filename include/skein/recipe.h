@@ -64,7 +64,7 @@ class StrategySpec {
 };
 
 // Synchronous SGD. Options: fusion = auto | none | SIZE, balance = true | false, overlap = true |
-// false.
+// false, wire = f32 | bf16, reorder = true | false.
 inline StrategySpec allreduce() { return StrategySpec("allreduce"); }
 
 // The same updates, with the all-reduce hidden behind backward and the next forward. Options: those

@@ -44,6 +44,8 @@ void JobOptions::declare_model() {
 void JobOptions::declare_strategy() {
   options_.choice("--strategy", job_.strategy, strategy_names(), "how the workers cooperate");
   options_.text("--topology", topology_, "GRAPH", "who talks to whom (gossip strategies)");
+  options_.text("--wire", job_.wire, "TYPE",
+                "what travels between synchronous workers: f32, or bf16 in half the bytes");
   options_.number("--rate", rate_, "a positive number", positive,
                   "exchanges per gradient (gossip strategies)");
 }
@@ -99,6 +101,25 @@ void JobOptions::read() {
   check_optimizer();
   read_settings(options_, sets_, {"strategy", "model", "data"}, job_);
   check_strategy(job_.strategy, job_.strategy_settings);
+  if (options_.given("--wire")) read_wire();
+}
+
+// Another name of the setting that strategies have whose messages can be rounded.
+void JobOptions::read_wire() {
+  const auto set = job_.strategy_settings.find("wire");
+  if (set != job_.strategy_settings.end() && set->second != job_.wire)
+    throw ConfigError(fmt::format("--wire {} and --set strategy.wire={}: expected one of the two",
+                                  job_.wire, set->second));
+  if (job_.wire != "f32" && job_.wire != "bf16")
+    throw ConfigError(
+        fmt::format("--wire {}: there is no such type; expected f32 or bf16", job_.wire));
+  if (job_.wire == "f32") return;  // every strategy's default
+  job_.strategy_settings["wire"] = job_.wire;
+  try {
+    check_strategy(job_.strategy, job_.strategy_settings);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--wire {}: {}", job_.wire, error.what()));
+  }
 }
 
 void JobOptions::check_optimizer() {

@@ -26,6 +26,7 @@ class JobOptions {
 
  private:
   void check_optimizer();
+  void read_wire();
 
   CommandOptions& options_;
   TrainOptions& job_;

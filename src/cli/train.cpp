@@ -56,7 +56,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command.footer(
       "Settings (--set):\n"
       "  strategy.fusion=auto|none|SIZE  strategy.balance=true|false  strategy.overlap=true|false\n"
-      "    (allreduce, dear)\n"
+      "    strategy.reorder=true|false (allreduce, dear)\n"
       "  strategy.fusion_start=SIZE  strategy.trial_steps=N (dear, fusion=auto)\n"
       "  strategy.lr_scaling=none|linear|sqrt  strategy.reference_batch=N\n"
       "    strategy.warmup_rounds=N  strategy.max_micro_batches=N (abs)\n"

@@ -64,7 +64,6 @@ void TrainOptionReader::declare_length() {
 void TrainOptionReader::declare_optimizer() {
   shared_.declare_optimizer();
   options_.flag("--no-decay-1d", no_decay_1d_, "no decay on biases and other 1-D tensors");
-  options_.text("--wire", job_.wire, "TYPE", "what gradients travel as: f32");
 }
 
 void TrainOptionReader::declare_files() {
@@ -117,10 +116,6 @@ void TrainOptionReader::check_choices() const {
     throw ConfigError(fmt::format("--fabric {}: {}; expected local", job_.fabric,
                                   known ? "not in this build" : "there is no such fabric"));
   }
-  if (job_.wire != "f32")
-    throw ConfigError(
-        fmt::format("--wire {}: {}; expected f32", job_.wire,
-                    job_.wire == "bf16" ? "not in this build" : "there is no such type"));
   if (job_.data_split != "own" && job_.data_split != "once")
     throw ConfigError(fmt::format("--data-split {}: there is no such split; expected own or once",
                                   job_.data_split));

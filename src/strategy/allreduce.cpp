@@ -16,7 +16,7 @@ AllReduce::Options::Options(const std::map<std::string, std::string>& options) {
 Task<> AllReduce::sum(int bucket) {
   const Time begin = worker_.loop().now();
   co_await worker_.fabric().all_reduce(kGradients, gradients(plan().range(bucket)),
-                                       worker_.deadline());
+                                       worker_.deadline(), wire());
   worker_.trace().span(Lane::all_reduce, fmt::format("bucket {}", bucket), begin,
                        worker_.loop().now());
 }

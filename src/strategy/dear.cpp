@@ -8,6 +8,7 @@
 
 #include "core/statistics.h"
 #include "core/units.h"
+#include "kernels/bf16.h"
 #include "kernels/kernels.h"
 #include "optimize/clip.h"
 #include "schedule/exact.h"
@@ -52,6 +53,7 @@ Dear::Options::Options(const std::map<std::string, std::string>& options) {
 
 Dear::Dear(Worker& worker, const Options& options)
     : Synchronous(worker, options),
+      masters_(worker.arena().size()),
       changed_(worker.loop()),
       pending_(static_cast<std::size_t>(plan().count()), false),
       norms_(worker.fabric().allocate(static_cast<std::size_t>(worker.size()) * kExactParts)),
@@ -59,7 +61,13 @@ Dear::Dear(Worker& worker, const Options& options)
       bucket_bytes_(options.fusion.bytes) {
   if (options.tune && worker.size() > 1 && worker.rank() == 0)
     tuner_.emplace(bucket_bytes_, kTunerSeed);
-  worker.optimizer().own(shards_of(plan(), worker.size(), worker.rank()));
+  own_shards();
+}
+
+void Dear::own_shards() {
+  const auto shards = shards_of(plan(), worker_.size(), worker_.rank());
+  worker_.optimizer().own(shards);
+  masters_.own(shards);
 }
 
 Range Dear::own_shard(int bucket) const {
@@ -69,14 +77,14 @@ Range Dear::own_shard(int bucket) const {
 Task<> Dear::sum(int bucket) {
   const Time begin = worker_.loop().now();
   co_await worker_.fabric().reduce_scatter(kGradients, gradients(plan().range(bucket)),
-                                           worker_.deadline());
+                                           worker_.deadline(), wire());
   worker_.trace().span(Lane::reduce_scatter, fmt::format("bucket {}", bucket), begin,
                        worker_.loop().now());
 }
 
 // What this forward has not read may still be on its way.
 Task<> Dear::begin_step(std::int64_t samples) {
-  co_await flush();
+  co_await all_arrived();
   co_await Synchronous::begin_step(samples);
 }
 
@@ -84,6 +92,7 @@ Task<> Dear::end_step(std::int64_t samples) {
   UpdateContext context = co_await end_backward(samples);
   ++worker_.progress.steps;
   pending_.assign(pending_.size(), true);
+  restore_ = std::exchange(rounded_, rounds());
   gathers_.clear();
   if (worker_.size() == 1)
     co_await update_all(context);
@@ -127,9 +136,14 @@ Task<> Dear::change_plan(std::size_t bucket_bytes) {
   OptimizerState state;
   co_await whole_state(state);
   bucket_bytes_ = bucket_bytes;
-  set_plan(BucketPlan(worker_.arena(), Fusion::of(bucket_bytes)));
-  worker_.optimizer().own(shards_of(plan(), worker_.size(), worker_.rank()));
+  arena_changed();
   restore_state(worker_.optimizer(), state);
+  after_flush();
+}
+
+void Dear::arena_changed() {
+  set_plan(BucketPlan(worker_.arena(), Fusion::of(bucket_bytes_)));
+  own_shards();
   pending_.assign(static_cast<std::size_t>(plan().count()), false);
   step_seconds_.clear();
   last_step_ = Time();
@@ -172,10 +186,7 @@ Task<> Dear::update_all(UpdateContext& context) {
   if (worker_.clip() > 0) co_await clip(context);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
-    const Range whole = plan().range(bucket), own = own_shard(bucket);
-    co_await worker_.update(own, context);  // leaves the gradients of the shard zero
-    fill(gradients({whole.offset, own.offset - whole.offset}), 0);
-    fill(gradients({own.end(), whole.end() - own.end()}), 0);
+    co_await update_own_shard(bucket, context);
     if (worker_.size() == 1)
       arrived(bucket);
     else
@@ -183,11 +194,20 @@ Task<> Dear::update_all(UpdateContext& context) {
   }
 }
 
+Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
+  const Range whole = plan().range(bucket), own = own_shard(bucket);
+  if (restore_) masters_.restore(own, parameters());
+  co_await worker_.update(own, context);  // leaves the gradients of the shard zero
+  if (rounds()) masters_.keep(own, parameters());
+  fill(gradients({whole.offset, own.offset - whole.offset}), 0);
+  fill(gradients({own.end(), whole.end() - own.end()}), 0);
+}
+
 Task<> Dear::gather(int bucket) {
   try {
     const Time begin = worker_.loop().now();
-    co_await worker_.fabric().all_gather(
-        kParameters, worker_.arena().parameters().at(plan().range(bucket)), worker_.deadline());
+    co_await worker_.fabric().all_gather(kParameters, parameters().at(plan().range(bucket)),
+                                         worker_.deadline(), wire());
     worker_.trace().span(Lane::all_gather, fmt::format("bucket {}", bucket), begin,
                          worker_.loop().now());
     arrived(bucket);
@@ -236,8 +256,28 @@ Task<> Dear::need(int bucket) {
   }
 }
 
-Task<> Dear::flush() {
+Task<> Dear::all_arrived() {
   for (int bucket = 0; bucket < plan().count(); ++bucket) co_await need(bucket);
+}
+
+Task<> Dear::flush() {
+  co_await all_arrived();
+  if (!rounded_) co_return;
+  for (int bucket = 0; bucket < plan().count(); ++bucket) {
+    masters_.restore(own_shard(bucket), parameters());
+    co_await worker_.fabric().all_gather(kParameters, parameters().at(plan().range(bucket)),
+                                         worker_.deadline());
+  }
+  rounded_ = false;
+}
+
+// The same rounding that a gather makes of the same masters, so nobody need be asked.
+void Dear::after_flush() {
+  if (!rounds() || rounded_) return;
+  for (int bucket = 0; bucket < plan().count(); ++bucket)
+    masters_.keep(own_shard(bucket), parameters());
+  round_to_bf16(parameters());
+  rounded_ = true;
 }
 
 Task<> Dear::whole_state(OptimizerState& state) {

@@ -4,6 +4,9 @@
 // Each worker updates its own shard of every bucket with its own part of the optimizer's state, and
 // the all-gathers carry the updated parameters. The parameters after any step have the bits of
 // AllReduce with the same plan.
+//
+// With wire = bf16 the gathered parameters are rounded, on all workers alike, and each worker keeps
+// those of its own shards, which it updates, in full precision besides. flush() gathers these.
 #pragma once
 
 #include <exception>
@@ -11,6 +14,7 @@
 #include <optional>
 
 #include "schedule/tuner.h"
+#include "strategy/masters.h"
 #include "strategy/synchronous.h"
 
 namespace skein {
@@ -31,6 +35,8 @@ class Dear final : public Synchronous {
   Task<> begin_step(std::int64_t samples) override;
   Task<> end_step(std::int64_t samples) override;
   Task<> flush() override;
+  void after_flush() override;
+  void arena_changed() override;
   bool waits_for_reads() const override { return worker_.size() > 1; }
   nlohmann::json figures() const override;
   std::string summary() const override;
@@ -40,16 +46,25 @@ class Dear final : public Synchronous {
   enum : Channel { kParameters = kFirstFree, kNorm, kState };
 
   Range own_shard(int bucket) const;
+  Span parameters() const { return worker_.arena().parameters(); }
+  bool rounds() const { return wire() == Wire::bf16 && worker_.size() > 1; }
+  void own_shards();
   void time_step();
   void skip_known_plans();
   Task<> change_plan(std::size_t bucket_bytes);
   Task<> sum(int bucket) override;
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
+  Task<> update_own_shard(int bucket, const UpdateContext& context);
   Task<> gather(int bucket);
+  Task<> all_arrived();
   Task<> clip(UpdateContext& context);
   void arrived(int bucket);
   void failed();
+
+  Masters masters_;       // only where it rounds()
+  bool rounded_ = false;  // the parameters are, or are about to be, those rounded; else exact
+  bool restore_ = false;  // they were when the step under way ended
 
   Signal changed_;             // a bucket arrived, or the step failed
   std::vector<bool> pending_;  // buckets whose parameters are not yet those of the last step

@@ -73,13 +73,19 @@ class Strategy {
   // begin.
   virtual Task<> end_step(std::int64_t samples) = 0;
 
-  // Leaves the model that should be evaluated or saved: every update applied, replicas equal.
+  // Leaves the model that should be evaluated or saved: every update applied, replicas equal, full
+  // precision.
   virtual Task<> flush();
 
   // Ends what is on its way and leaves this worker's own model, which may differ from the others'
   // (equal_replicas), in the arena's parameters; nothing touches it until the next step. Training
   // goes on from there as if nothing had been asked.
   virtual Task<> settle();
+
+  // Training goes on after flush(), before the next forward: the parameters become again what they
+  // would be without it. Drivers that know the moment call it; else the next step is computed at
+  // the flushed model.
+  virtual void after_flush() {}
 
   // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
   // which part of it; the mean where each has one of its own. All workers call it, between steps
@@ -88,6 +94,14 @@ class Strategy {
 
   // What a strategy does besides, from the start of a run to its end.
   virtual Task<> background();
+
+  // Whether the arena should be laid out, once, in the order in which forward reads it.
+  virtual bool wants_order_of_reads() const { return false; }
+
+  // The worker's arena and optimizer are others now: the same parameters in another order, with the
+  // same values on all workers, all between the same two steps and after whole_state(). The
+  // optimizer's state is restored when this has ended.
+  virtual void arena_changed() {}
 
   // Whether need() can wait: only then the driver watches reads of parameters.
   virtual bool waits_for_reads() const { return false; }

@@ -1,9 +1,12 @@
 #include "strategy/synchronous.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/kernels.h"
 #include "schedule/shares.h"
+#include "skein/error.h"
 
 namespace skein {
 namespace {
@@ -20,12 +23,20 @@ double longest(const std::vector<std::int64_t>& shares, const std::vector<double
   return time;
 }
 
+Wire parse_wire(const std::string& text) {
+  if (text == "f32") return Wire::f32;
+  if (text == "bf16") return Wire::bf16;
+  throw ConfigError(fmt::format("strategy.wire = '{}': expected f32 or bf16", text));
+}
+
 }  // namespace
 
 Synchronous::Options::Options(OptionReader& reader)
     : fusion(parse_fusion(reader.text("fusion", "auto"))),
       balance(reader.flag("balance", false)),
-      overlap(reader.flag("overlap", true)) {}
+      overlap(reader.flag("overlap", true)),
+      wire(parse_wire(reader.text("wire", "f32"))),
+      reorder(reader.flag("reorder", true)) {}
 
 Synchronous::Synchronous(Worker& worker, const Options& options)
     : Strategy(worker),

@@ -20,6 +20,8 @@ class Synchronous : public Strategy {
     bool balance =
         false;            // shares of the global batch proportional to each worker's measured speed
     bool overlap = true;  // false: send nothing before backward has ended
+    Wire wire = Wire::f32;  // wire = f32 | bf16: what travels
+    bool reorder = true;    // lay out the arena in the order in which the first forward read it
 
     Options() = default;
     explicit Options(OptionReader& reader);
@@ -31,6 +33,8 @@ class Synchronous : public Strategy {
   std::vector<std::int64_t> split(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int bucket) override;
+  bool wants_order_of_reads() const override { return options_.reorder && worker_.size() > 1; }
+  void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }
 
  protected:
   enum : Channel { kGradients, kTable, kFirstFree };
@@ -47,6 +51,7 @@ class Synchronous : public Strategy {
   Task<> all_summed() const;
 
   Span gradients(Range range) const { return worker_.arena().gradients().at(range); }
+  Wire wire() const { return options_.wire; }
 
   // Only between steps, and on all workers between the same two.
   void set_plan(const BucketPlan& plan) { plan_ = plan; }

@@ -19,7 +19,7 @@ void Meters::computed(Duration time, std::int64_t samples) {
 
 Task<> Worker::update(Range range, const UpdateContext& context) {
   const Time begin = loop().now();
-  optimizer_.update(range, arena_.parameters(), arena_.gradients(), context);
+  optimizer_->update(range, arena_->parameters(), arena_->gradients(), context);
   if (modelled_update_seconds > 0)
     co_await loop().sleep_for(
         from_seconds(modelled_update_seconds * static_cast<double>(range.count)));

@@ -34,8 +34,8 @@ class Worker {
   Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate,
          Trace& trace, Duration patience, double clip)
       : fabric_(fabric),
-        arena_(arena),
-        optimizer_(optimizer),
+        arena_(&arena),
+        optimizer_(&optimizer),
         learning_rate_(learning_rate),
         trace_(trace),
         patience_(patience),
@@ -45,8 +45,8 @@ class Worker {
   int size() const { return fabric_.size(); }
   Fabric& fabric() const { return fabric_; }
   Loop& loop() const { return fabric_.loop(); }
-  Arena& arena() const { return arena_; }
-  Optimizer& optimizer() const { return optimizer_; }
+  Arena& arena() const { return *arena_; }
+  Optimizer& optimizer() const { return *optimizer_; }
   Trace& trace() const { return trace_; }
 
   // When an operation that starts now must have ended.
@@ -58,6 +58,12 @@ class Worker {
   // The learning rate of an update made now: it follows global samples.
   double learning_rate() const { return learning_rate_.at(progress.samples); }
   void set_learning_rate(LearningRate rate) { learning_rate_ = rate; }
+
+  // The model lies elsewhere from now on. Only between steps; then Strategy::arena_changed().
+  void move_to(Arena& arena, Optimizer& optimizer) {
+    arena_ = &arena;
+    optimizer_ = &optimizer;
+  }
 
   // Applies the optimizer to `range` of the model. `context` must outlive the task.
   Task<> update(Range range, const UpdateContext& context);
@@ -76,8 +82,8 @@ class Worker {
 
  private:
   Fabric& fabric_;
-  Arena& arena_;
-  Optimizer& optimizer_;
+  Arena* arena_;
+  Optimizer* optimizer_;
   LearningRate learning_rate_;
   Trace& trace_;
   Duration patience_;

@@ -44,7 +44,7 @@ struct TrainOptions {
   bool decay_1d = true;               // false: no weight decay on tensors of one dimension
   std::string schedule = "constant";  // what parse_schedule() reads
   double clip = 0;                    // largest global norm of the gradient; 0: no limit
-  std::string wire = "f32";
+  std::string wire = "f32";           // --wire, which is in strategy_settings too
 
   // What is kept.
   std::string out;                    // folder, which exists; empty: nothing is kept

@@ -31,6 +31,33 @@ TEST(IterationTime, WithOverlapShowsTheLastBucketOnly) {
                     3 * 30ms + ring_time(4, kLayerElements, kLatency));
 }
 
+// Of a bucket of 4 parts: 3 messages of half a part, straight to whom they are for.
+constexpr Duration kHalfPass = 3 * Duration(kLayerElements / 4 * 2) + kLatency;
+
+TEST(IterationTime, OfHalfTheBytesHasHalfTheirTime) {
+  Scenario scenario = hand_scenario(4, kNetwork, hand_profile(1, 10ms, 20ms, 3ms), 5);
+  const Report full = simulate(scenario, nullptr);
+  scenario.strategy_settings = {{"wire", "bf16"}};
+  const Report half = simulate(scenario, nullptr);
+  expect_iterations(half, 5, 10ms + 20ms + 2 * kHalfPass + 3ms);
+  const std::uint64_t saved = full.workers[1].bytes_sent - half.workers[1].bytes_sent;
+  EXPECT_EQ(saved, 5 * 2 * 3 * kLayerElements / 4 * 2);
+}
+
+// The exact model is gathered only at the end.
+TEST(IterationTime, OfHalfTheBytesUnderDear) {
+  Scenario scenario = hand_scenario(4, kNetwork, hand_profile(1, 10us, 20us, 4us), 5);
+  scenario.strategy = "dear";
+  scenario.strategy_settings = {{"wire", "bf16"}, {"fusion", "none"}};
+  const Report report = simulate(scenario, nullptr);
+  ASSERT_TRUE(report.completed());
+  // A reduce-scatter, an update of a quarter and an all-gather, none of which anything hides; the
+  // step table passes beside the first.
+  for (const WorkerReport& worker : report.workers)
+    for (std::size_t i = 1; i < 5; ++i)
+      EXPECT_EQ(worker.figures.iterations[i], 2 * kHalfPass + 10us + 20us + 1us + 80ns) << i;
+}
+
 TEST(IterationTime, BoundByTheNetworkIsTheFirstBackwardAndAllBuckets) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(3, 1ms, 10us), 5);
   scenario.strategy_settings = {{"fusion", "none"}};
