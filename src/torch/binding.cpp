@@ -60,12 +60,28 @@ void add_once(std::vector<NamedTensor>& list, const std::string& name,
 
 }  // namespace
 
-Binding::Binding(torch::nn::Module& module, Allocate allocate) {
+Binding::Binding(torch::nn::Module& module, Allocate allocate) : allocate_(std::move(allocate)) {
   collect(module);
+  lay_out();
+}
+
+void Binding::reorder(const std::vector<int>& order) {
+  SKEIN_CHECK(order.size() == bound_.size(), "an order of {} slots for {}", order.size(),
+              bound_.size());
+  std::vector<Bound> bound;
+  for (const int slot : order) {
+    SKEIN_CHECK(at(slot).parameter.defined(), "slot {} comes twice", slot);
+    bound.push_back(std::exchange(bound_[static_cast<std::size_t>(slot)], Bound{}));
+  }
+  bound_ = std::move(bound);
+  lay_out();
+}
+
+void Binding::lay_out() {
   std::vector<Arena::Parameter> layout;
   for (const Bound& bound : bound_)
     layout.push_back({bound.names.front(), static_cast<std::size_t>(bound.parameter.numel())});
-  arena_ = std::make_shared<Arena>(layout, std::move(allocate));
+  arena_ = std::make_shared<Arena>(layout, allocate_);
   bind();
 }
 

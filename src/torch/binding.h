@@ -12,9 +12,10 @@
 
 namespace skein {
 
-// Moves every trainable parameter of a module into one arena, in registration order, one slot each,
-// and points the parameter (and its `.grad`) at its place there. The module is used as before: the
-// same tensors, names and shapes. All parameters alias one storage, all gradients another.
+// Moves every trainable parameter of a module into one arena, one slot each, in registration order
+// until reorder() says otherwise, and points the parameter (and its `.grad`) at its place there.
+// The module is used as before: the same tensors, names and shapes. All parameters alias one
+// storage, all gradients another.
 //
 // A tensor registered under several names (tied weights) has one slot, known by its first name.
 // Frozen parameters (requires_grad = false) and buffers stay where they are.
@@ -32,6 +33,11 @@ class Binding {
   ~Binding();
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
+
+  // Moves parameters and gradients to a new arena whose slot i is slot order[i] of the present one.
+  // `order` holds each slot once. Views of a parameter that the user kept stay valid, but are views
+  // of the old arena.
+  void reorder(const std::vector<int>& order);
 
   Arena& arena() { return *arena_; }
   const Arena& arena() const { return *arena_; }
@@ -71,8 +77,10 @@ class Binding {
 
   const Bound& at(int slot) const { return bound_.at(static_cast<std::size_t>(slot)); }
   void collect(torch::nn::Module& module);
+  void lay_out();
   void bind();
 
+  Allocate allocate_;
   std::shared_ptr<Arena> arena_;  // shared with every tensor that views it
   torch::Tensor parameter_plane_, gradient_plane_;
   std::vector<Bound> bound_;

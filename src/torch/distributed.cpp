@@ -48,9 +48,11 @@ void Distributed::save(const std::string& path) {
   const auto tensors = impl_->tensors_to_save();
   if (impl_->world().rank() == 0) write_safetensors(path, tensors);
   impl_->world().barrier();
+  impl_->after_flush();
 }
 
 void Distributed::load(const std::string& path) {
+  flush();  // so that what is read takes the place of all that a strategy holds
   load_into_module(impl_->module(), read_safetensors(path));
 }
 
@@ -63,8 +65,9 @@ Distributed distribute(World& world, torch::nn::Module& module, const OptimizerS
   const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
                           optimizer.total_samples_);
   return Distributed(std::make_unique<Distributed::Impl>(
-      world, module, [&](const Binding& binding) { return make_optimizer(binding, optimizer); },
-      rate, optimizer.clip_, strategy));
+      world, module,
+      [optimizer](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
+      optimizer.clip_, strategy));
 }
 
 Distributed distribute(
@@ -73,7 +76,7 @@ Distributed distribute(
     double learning_rate, const StrategySpec& strategy) {
   return Distributed(std::make_unique<Distributed::Impl>(
       world, module,
-      [&](const Binding& binding) {
+      [make](const Binding& binding) {
         return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
       },
       LearningRate(learning_rate, Schedule{}), 0, strategy));

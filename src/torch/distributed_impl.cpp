@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "kernels/kernels.h"
@@ -11,25 +12,34 @@
 #include "torch/safetensors.h"
 
 namespace skein {
-Distributed::Impl::Impl(World& world, torch::nn::Module& module,
-                        const MakeOptimizer& make_optimizer, LearningRate learning_rate,
-                        double clip, const StrategySpec& strategy)
+Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
+                        LearningRate learning_rate, double clip, const StrategySpec& strategy)
     : world_(world),
       module_(module),
+      make_optimizer_(std::move(make_optimizer)),
       binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
-      optimizer_(make_optimizer(binding_)),
+      optimizer_(make_optimizer_(binding_)),
       worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
               world.impl().options().patience, clip),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
+      registered_(static_cast<std::size_t>(binding_.slots())),
       arrivals_(static_cast<std::size_t>(binding_.slots())) {
   start_from_rank_0();
-  hooks_ = std::make_unique<GradientHooks>(binding_, [this](int slot) { on_gradient(slot); });
-  if (strategy_->waits_for_reads())
-    reads_ = std::make_unique<ReadHook>(binding_, [this](int slot) { on_read(slot); });
+  install_hooks();
+  std::iota(registered_.begin(), registered_.end(), 0);
+  if (strategy_->wants_order_of_reads()) read_order_ = std::make_unique<ReadOrder>(binding_);
   courier().with_loop([this] {
     background_ = ScopedJob(world_.impl().loop().spawn_background(strategy_->background()));
   });
   compute_from_ = world_.impl().loop().now();
+}
+
+// Anew when slots have new numbers.
+void Distributed::Impl::install_hooks() {
+  hooks_.reset();
+  hooks_ = std::make_unique<GradientHooks>(binding_, [this](int slot) { on_gradient(slot); });
+  if (strategy_->waits_for_reads())
+    reads_ = std::make_unique<ReadHook>(binding_, [this](int slot) { on_read(slot); });
 }
 
 Distributed::Impl::~Impl() {
@@ -79,6 +89,7 @@ void Distributed::Impl::expect(std::int64_t samples) {
   if (begun_)
     throw ConfigError(
         "expect() came after the first gradient of its step: call it before backward()");
+  after_flush();
   expected_ = samples;
   if (!strategy_->lockstep()) courier().wait(strategy_->expect(samples));
   compute_from_ = world_.impl().loop().now();
@@ -96,6 +107,7 @@ void Distributed::Impl::accumulate(int backward_passes) {
 void Distributed::Impl::begin_step_once() {
   if (begun_) return;
   begun_ = true;
+  if (read_order_) read_order_->stop();
   courier().wait(strategy_->begin_step(expected_));
   const BucketPlan& plan = strategy_->plan();
   missing_.resize(static_cast<std::size_t>(plan.count()));
@@ -183,22 +195,25 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Time end = loop.now();
   exposed_ += end - begin - (updated_ - updated);
   trace_.span(Lane::wait, "step", begin, end);
+  if (read_order_) reorder_once();
   watch_reads();
   begun_ = false;
   expected_ = samples;
-  compute_from_ = end;
+  compute_from_ = loop.now();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
 }
 
 void Distributed::Impl::flush() {
   courier().wait(strategy_->flush());
+  flushed_ = true;
   all_read();
 }
 
 void Distributed::Impl::settle() {
   courier().wait(strategy_->settle());
   all_read();
+  flushed_ = true;
 }
 
 std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
@@ -211,9 +226,59 @@ std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
   return mean;
 }
 
+void Distributed::Impl::after_flush() {
+  if (!std::exchange(flushed_, false)) return;
+  courier().with_loop([this] { strategy_->after_flush(); });
+}
+
+// What forward reads first should arrive first. The order may depend on the data: rank 0's counts.
+void Distributed::Impl::reorder_once() {
+  std::vector<int> order = std::exchange(read_order_, nullptr)->slots();
+  const auto memory = allocate_on_heap(order.size());
+  const Span shared = memory->span();
+  std::copy(order.begin(), order.end(), shared.begin());
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().deadline()));
+  std::transform(shared.begin(), shared.end(), order.begin(),
+                 [](float slot) { return static_cast<int>(slot); });
+  if (std::is_sorted(order.begin(), order.end())) return;
+  reorder(order);
+  after_flush();
+}
+
+void Distributed::Impl::reorder(const std::vector<int>& order) {
+  OptimizerState state = optimizer_state();
+  const std::vector<Slot> before = binding_.arena().slots();
+  all_read();
+  courier().with_loop([&] {
+    binding_.reorder(order);
+    auto optimizer = make_optimizer_(binding_);
+    worker_.move_to(binding_.arena(), *optimizer);
+    optimizer_ = std::move(optimizer);
+    strategy_->arena_changed();
+    for (auto& [name, plane] : state) {
+      auto moved = allocate_on_heap(plane->span().count);
+      for (std::size_t i = 0; i < order.size(); ++i)
+        copy(moved->span().at(binding_.arena().slots()[i].range),
+             plane->span().at(before[static_cast<std::size_t>(order[i])].range));
+      plane = std::move(moved);
+    }
+    restore_state(*optimizer_, state);
+  });
+  install_hooks();
+  if (read_order_) read_order_ = std::make_unique<ReadOrder>(binding_);
+  std::vector<int> registered;
+  for (const int slot : order) registered.push_back(registered_[static_cast<std::size_t>(slot)]);
+  registered_ = std::move(registered);
+  reordered_ = 0;
+  for (int slot = 0; slot < binding_.slots(); ++slot)
+    reordered_ += registered_[static_cast<std::size_t>(slot)] != slot;
+  if (after_reorder) after_reorder();
+}
+
 OptimizerState Distributed::Impl::optimizer_state() {
   OptimizerState state;
   courier().wait(strategy_->whole_state(state));
+  flushed_ = true;
   return state;
 }
 
@@ -268,6 +333,7 @@ void Distributed::Impl::verify_replicas() {
       throw Error(
           fmt::format("replicas differ after step {}: '{}' of rank {} is not that of rank 0",
                       worker_.progress.steps, slot.name, world_.rank()));
+  after_flush();
 }
 
 }  // namespace skein

@@ -15,6 +15,7 @@
 #include "torch/binding.h"
 #include "torch/gradient_hooks.h"
 #include "torch/read_hook.h"
+#include "torch/read_order.h"
 
 namespace skein {
 
@@ -22,7 +23,7 @@ class Distributed::Impl {
  public:
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const Binding&)>;
 
-  Impl(World& world, torch::nn::Module& module, const MakeOptimizer& make_optimizer,
+  Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
        LearningRate learning_rate, double clip, const StrategySpec& strategy);
   ~Impl();
 
@@ -36,6 +37,16 @@ class Distributed::Impl {
 
   // The mean of all workers' parameters, which stay as they are. All workers call it.
   std::unique_ptr<Memory> averaged_parameters();
+
+  // See Strategy. After flush(), by whoever knows that training goes on.
+  void after_flush();
+
+  // Lays the arena out in the order of these slots, with everything that has its shape. All workers
+  // call it with the same order, between steps.
+  void reorder(const std::vector<int>& order);
+
+  // How many slots lie elsewhere than in the order of registration.
+  int reordered() const { return reordered_; }
 
   // This module's buffers as they should be saved: floating-point ones averaged over the workers,
   // integer ones those of rank 0. Copies; the live ones stay as they are. All workers call it.
@@ -71,6 +82,8 @@ class Distributed::Impl {
   // Called in forward before a read of the slot that may wait, and after with how long it did.
   std::function<void(int slot)> before_read;
   std::function<void(Duration waited)> after_read;
+  // Called when slots have other numbers than before.
+  std::function<void()> after_reorder;
 
  private:
   // Strategies hold a reference to a trace for life; the target may come later.
@@ -85,6 +98,8 @@ class Distributed::Impl {
   Fabric& fabric() { return world_.impl().fabric(); }
   void flush_last_step() noexcept;
   void start_from_rank_0();
+  void install_hooks();
+  void reorder_once();
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
   Task<> end_step(std::int64_t samples);
@@ -95,6 +110,7 @@ class Distributed::Impl {
 
   World& world_;
   torch::nn::Module& module_;
+  MakeOptimizer make_optimizer_;
   Relay trace_;
   Binding binding_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -103,12 +119,17 @@ class Distributed::Impl {
   ScopedJob background_;
   std::unique_ptr<GradientHooks> hooks_;
 
+  std::unique_ptr<ReadOrder> read_order_;  // of the first forward; null after the first step
+  std::vector<int> registered_;            // what was slot i when the module was bound
+  int reordered_ = 0;
+
   // Reads of parameters while an update may be on its way; null for strategies that never wait.
   std::unique_ptr<ReadHook> reads_;
   std::mutex reading_;        // one read at a time waits
   std::vector<bool> unread_;  // buckets that nobody has read since the last step
   int unread_count_ = 0;
   Duration read_wait_{};  // in this step
+  bool flushed_ = true;   // parameters are those to save, not those to train on
 
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step

@@ -25,11 +25,10 @@ struct InsideBeforeRead {
 // One hook's planes and what to call for them. Outlives the hook while an operator uses it.
 class ReadHook::Target {
  public:
-  Target(const Binding& binding, std::function<void(int)> before_read)
+  Target(const Binding& binding, std::function<void(int)> before_read, Watch watch)
       : before_read_(std::move(before_read)) {
-    for (const Span plane : {binding.arena().parameters(), binding.arena().gradients()})
-      planes_.push_back({reinterpret_cast<std::uintptr_t>(plane.begin()),
-                         reinterpret_cast<std::uintptr_t>(plane.end())});
+    add_plane(binding.arena().parameters());
+    if (watch == Watch::parameters_and_gradients) add_plane(binding.arena().gradients());
     for (const Slot& slot : binding.arena().slots()) ranges_.push_back(slot.range);
   }
 
@@ -57,6 +56,11 @@ class ReadHook::Target {
   struct Plane {
     std::uintptr_t begin, end;
   };
+
+  void add_plane(Span plane) {
+    planes_.push_back({reinterpret_cast<std::uintptr_t>(plane.begin()),
+                       reinterpret_cast<std::uintptr_t>(plane.end())});
+  }
 
   // `base` is where the tensor's storage begins in its plane, in bytes.
   void examine(const at::Tensor& tensor, std::uintptr_t base) {
@@ -169,8 +173,8 @@ class Observer {
 
 }  // namespace
 
-ReadHook::ReadHook(const Binding& binding, std::function<void(int slot)> before_read)
-    : target_(std::make_shared<Target>(binding, std::move(before_read))) {}
+ReadHook::ReadHook(const Binding& binding, std::function<void(int slot)> before_read, Watch watch)
+    : target_(std::make_shared<Target>(binding, std::move(before_read), watch)) {}
 
 ReadHook::~ReadHook() {
   deactivate();

@@ -30,7 +30,10 @@ namespace skein {
 // Costs nothing while inactive. All members may be called from any thread.
 class ReadHook {
  public:
-  ReadHook(const Binding& binding, std::function<void(int slot)> before_read);
+  enum class Watch { parameters, parameters_and_gradients };
+
+  ReadHook(const Binding& binding, std::function<void(int slot)> before_read,
+           Watch watch = Watch::parameters_and_gradients);
 
   // Deactivates and waits for calls in flight. Not to be called from `before_read`.
   ~ReadHook();

@@ -87,6 +87,17 @@ class Program {
   std::map<std::pair<std::string, std::string>, Json> figures_;
 };
 
+// The distance of the final parameters, which a case sees last, over their length.
+double distance(const std::vector<float>& one, const std::vector<float>& two, std::size_t last) {
+  double gap = 0, length = 0;
+  for (std::size_t i = 1; i <= last; ++i) {
+    const double a = one.at(one.size() - i), b = two.at(two.size() - i);
+    gap += (a - b) * (a - b);
+    length += a * a;
+  }
+  return std::sqrt(gap / length);
+}
+
 class Dear : public ::testing::TestWithParam<int> {
  protected:
   static void expect_allreduce(const Words& cases) {
@@ -101,20 +112,54 @@ class Dear : public ::testing::TestWithParam<int> {
 
 TEST_P(Dear, EqualsAllReduceWhateverTheModuleAndTheStep) { expect_allreduce(kModulesAndSteps); }
 
+// The arena is laid out anew after the first step: `last`, which is registered first, lies last but
+// for what is not used.
+TEST_P(Dear, EqualsAllReduceWhenTheArenaIsReordered) {
+  const Words cases{"scrambled", "scrambled_groups", "scrambled_torch_adam", "resuming"};
+  const Program program(GetParam(), kSlowLink, cases);
+  if (HasFailure()) return;
+  for (const std::string& name : cases) {
+    program.expect_same_bits(name);
+    for (const char* strategy : {"allreduce", "dear"})
+      EXPECT_EQ(program.figures(name, strategy)["reordered"], 9) << name << strategy;
+  }
+}
+
+// Only the order of a sum may differ, and a sum of two has none.
+TEST_P(Dear, ReorderingTheArenaChangesNothingElse) {
+  const Words orders{"scrambled", "scrambled_as_registered"};
+  const Program program(GetParam(), kNoLink, orders);
+  if (HasFailure()) return;
+  for (const char* strategy : {"allreduce", "dear"}) {
+    EXPECT_EQ(program.figures(orders[1], strategy)["reordered"], 0);
+    const auto got = program.seen(orders[0], strategy, 0),
+               want = program.seen(orders[1], strategy, 0);
+    if (GetParam() == 2)
+      EXPECT_TRUE(got == want) << strategy;
+    else
+      EXPECT_LE(distance(want, got, want.size()), 1e-6) << strategy;
+  }
+}
+
+// bfloat16 on the wire: as exact as such gradients are, and the same whoever looks on the way.
+TEST_P(Dear, HalfPrecisionTrainsLikeFloat32) {
+  const Words cases{"momentum", "half", "half_evaluated", "half_resumed"};
+  const Program program(GetParam(), kNoLink, cases);
+  if (HasFailure()) return;
+  for (const char* strategy : {"allreduce", "dear"}) {
+    const auto parameters = program.figures("half", strategy)["parameters"].get<std::size_t>();
+    const auto half = program.seen("half", strategy, 0);
+    const double apart = distance(program.seen("momentum", strategy, 0), half, parameters);
+    EXPECT_LE(apart, 2e-3) << strategy;
+    EXPECT_GE(apart, 1e-7) << strategy << ": nothing was rounded";
+    const auto looked = program.seen("half_evaluated", strategy, 0);
+    EXPECT_EQ(distance(half, looked, parameters), 0) << strategy;
+  }
+}
+
 TEST_P(Dear, EqualsAllReduceWhateverHappensBetweenSteps) { expect_allreduce(kBetweenSteps); }
 
 TEST_P(Dear, EqualsAllReduceWithEveryOptimizer) { expect_allreduce(kOptimizers); }
-
-// The distance of the final parameters, which a case sees last, over their length.
-double distance(const std::vector<float>& one, const std::vector<float>& two, std::size_t last) {
-  double gap = 0, length = 0;
-  for (std::size_t i = 1; i <= last; ++i) {
-    const double a = one.at(one.size() - i), b = two.at(two.size() - i);
-    gap += (a - b) * (a - b);
-    length += a * a;
-  }
-  return std::sqrt(gap / length);
-}
 
 // The elements of the optimizer's state on each worker: a part of its `vectors` vectors under dear.
 void expect_parts(const Program& program, const std::string& name, double vectors) {

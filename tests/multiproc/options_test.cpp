@@ -46,7 +46,7 @@ TEST(TrainOptions, RefusesImpossibleValues) {
       {"--workers", "0"},         {"--samples", "-5"},
       {"--lr", "-0.1"},           {"--lr", "nan"},
       {"--optimizer", "adam"},    {"--fabric", "tcp"},
-      {"--wire", "bf16"},         {"--deadline", "60"},
+      {"--wire", "fp8"},          {"--deadline", "60"},
       {"--emulate-link", "fast"}, {"--emulate-speeds", "1,0"},
       {"--set", "modle.width=3"}, {"--checkpoint-every", "10"},
       {"--resume", "/no/such"},   {"--trace", "/tmp"},
@@ -74,6 +74,10 @@ TEST(TrainOptions, RefusesWhatDoesNotFitTogether) {
             "--momentum: --optimizer adamw does not use it; expected sgd\n");
   EXPECT_EQ(refusal({"--nesterov", "--momentum", "0"}),
             "--nesterov with --momentum 0: expected a momentum above 0\n");
+  EXPECT_EQ(refusal({"--wire", "bf16", "--set", "strategy.wire=f32"}),
+            "--wire bf16 and --set strategy.wire=f32: expected one of the two\n");
+  EXPECT_EQ(refusal({"--set", "strategy.wire=f16"}),
+            "strategy.wire = 'f16': expected f32 or bf16\n");
   EXPECT_EQ(refusal({"--topology", "ring"}), "--topology: strategy 'allreduce' does not use it\n");
 }
 

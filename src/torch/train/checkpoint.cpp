@@ -42,6 +42,27 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const Optimiz
   return tensors;
 }
 
+// The parameters' names as they lie in the arena. Sums are rounded in the order in which it is cut,
+// so a run that goes on bit for bit must have it from its first step on.
+std::vector<std::string> order_of(Distributed::Impl& run) {
+  std::vector<std::string> names;
+  for (const Slot& slot : run.binding().arena().slots()) names.push_back(slot.name);
+  return names;
+}
+
+// Names of another module, or none, change nothing: what does not fit is found when tensors are
+// read.
+void lay_out(Distributed::Impl& run, const std::vector<std::string>& names) {
+  const auto present = order_of(run);
+  std::vector<int> order;
+  for (const std::string& name : names)
+    order.push_back(
+        static_cast<int>(std::find(present.begin(), present.end(), name) - present.begin()));
+  if (std::is_permutation(names.begin(), names.end(), present.begin(), present.end()) &&
+      !std::is_sorted(order.begin(), order.end()))
+    run.reorder(order);
+}
+
 std::vector<NamedTensor> own_tensors(Distributed::Impl& run,
                                      const GlobalBatches::Position& position) {
   std::vector<NamedTensor> tensors;
@@ -197,6 +218,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
                     {"next_block", state.queue.next},
                     {"returned_blocks", state.queue.returned},
                     {"workers", world.size()},
+                    {"order", order_of(run)},
                     {"identity", state.identity}};
     write_whole(unfinished / "state.json", json.dump(2) + "\n");
   }
@@ -209,6 +231,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
       fs::remove_all(all[i]);
   }
   world.barrier();
+  run.after_flush();
 }
 
 fs::path newest_checkpoint(const fs::path& folder) {
@@ -236,6 +259,8 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
     throw ConfigError(fmt::format("{}: {}", state_path.string(), error.what()));
   }
   check_identity(state_path, state.identity, identity);
+  if (run.strategy().wants_order_of_reads())
+    lay_out(run, json.value("order", std::vector<std::string>()));
   load_into_module(run.module(), read_safetensors(checkpoint / "model.safetensors"));
   const OptimizerState optimizer = run.optimizer_state();
   copy_all(checkpoint / "optimizer.safetensors",

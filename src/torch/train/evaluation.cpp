@@ -82,6 +82,7 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
     predictions += static_cast<double>(score.predictions);
   }
   model.train();
+  run.after_flush();
   const auto sums = world.sum({loss, correct, predictions});
   return {sums[0] / sums[2], sums[1] / sums[2]};
 }

@@ -8,6 +8,11 @@ namespace skein {
 Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
              std::optional<sim::Pace> pace)
     : clock_(clock), step_(step), batch_(batch), pace_(std::move(pace)), started_(clock.now()) {
+  lay_out(arena);
+}
+
+void Pacer::lay_out(const Arena& arena) {
+  weight_.clear();
   double total = 0;
   for (const Slot& slot : arena.slots()) total += static_cast<double>(slot.range.count);
   for (const Slot& slot : arena.slots())

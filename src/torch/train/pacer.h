@@ -21,6 +21,9 @@ class Pacer {
   Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
         std::optional<sim::Pace> pace);
 
+  // The slots have other numbers: those of `arena`.
+  void lay_out(const Arena& arena);
+
   bool active() const { return step_ > Duration(0) || pace_; }
   void begin(std::int64_t samples, Duration updated);  // before forward, after so long an update
   void reading(int slot);                              // in forward, before a read that may wait

@@ -81,6 +81,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
     run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
     run.before_read = [this](int slot) { pacer_->reading(slot); };
     run.after_read = [this](Duration waited) { pacer_->waited(waited); };
+    run.after_reorder = [this, &run] { pacer_->lay_out(run.binding().arena()); };
   }
   if (!options.trace.empty()) {
     trace_ = std::make_unique<TraceRecorder>(world.rank());
@@ -354,6 +355,7 @@ void Trainer::report() {
     json["version"] = options_.version;
     json["seed"] = options_.seed;
     json["config"] = nlohmann::json::parse(options_.config_json);
+    json["figures"]["reordered"] = run.reordered();
     write_whole(options_.json, json.dump(2) + "\n");
   }
 }

@@ -34,6 +34,7 @@ void run_case(World& world, const std::string& name, void (*body)(Trial&),
                                  {"state", trial.state},
                                  {"plane", trial.plane},
                                  {"buckets", trial.buckets},
+                                 {"reordered", trial.reordered},
                                  {"parameters", trial.parameters}};
     std::printf("%s\n", figures.dump().c_str());
   }
@@ -45,7 +46,7 @@ int run(const std::vector<std::string>& words) {
     World world = World::join(
         {.patience = std::chrono::seconds(20), .emulate_bytes_per_second = std::stod(words.at(1))});
     Cases cases = training_cases();
-    cases.merge(reading_cases());
+    for (Cases more : {reading_cases(), order_cases(), wire_cases()}) cases.merge(more);
     for (std::size_t i = 2; i < words.size(); ++i) {
       now = words[i];
       run_case(world, now, cases.at(now), words[0]);

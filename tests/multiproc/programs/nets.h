@@ -50,6 +50,23 @@ struct TiedWeightsImpl : torch::nn::Module {
 };
 TORCH_MODULE(TiedWeights);
 
+// Registered from the last used to the first, with a matrix that is used first and last and a layer
+// that is not used at all in between.
+struct ScrambledImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(torch::mm(torch::relu(first(x)), encoder));
+    return last(torch::mm(torch::relu(middle(x)), decoder.t()));
+  }
+
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(kWidth, kClasses));
+  torch::Tensor decoder = register_parameter("decoder", 0.1 * torch::randn({kWidth, kWidth}));
+  torch::nn::Linear unused = register_module("unused", torch::nn::Linear(kWidth, kWidth));
+  torch::nn::Linear middle = register_module("middle", torch::nn::Linear(kWidth, kWidth));
+  torch::Tensor encoder = register_parameter("encoder", decoder);
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(kInputs, kWidth));
+};
+TORCH_MODULE(Scrambled);
+
 // A layer that forward runs three times, and one that is not trained.
 struct RecurrentImpl : torch::nn::Module {
   RecurrentImpl() {

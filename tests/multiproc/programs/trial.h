@@ -26,6 +26,7 @@ struct Trial {
   double plane = 0;             // elements of the whole model
   std::atomic<int> waits = 0;   // reads that had to wait for an update
   int buckets = 0;
+  int reordered = 0;           // slots that lie elsewhere than they were registered
   std::size_t parameters = 0;  // numbers at the end of `seen`
 
   // This rank's part of the global batch.
@@ -72,11 +73,14 @@ struct Trial {
     state = world.sum(own);
     plane = static_cast<double>(run.impl().binding().arena().size());
     buckets = run.impl().strategy().plan().count();
+    reordered = run.impl().reordered();
   }
 };
 
 using Cases = std::map<std::string, void (*)(Trial&)>;
 Cases training_cases();  // awkward modules and steps, every optimizer
+Cases order_cases();     // modules that do not use parameters in the order of registration
+Cases wire_cases();      // messages in bfloat16
 Cases reading_cases();   // the user touches parameters and gradients between steps
 
 }  // namespace skein::testing
