@@ -18,7 +18,8 @@ class ReadOrder {
   // What is read from now on does not count: backward begins.
   void stop() { hook_.deactivate(); }
 
-  // All slots in the order of their first reads; those never read last, in their present order.
+  // All slots: those never read, in their present order, then the others in the order of their
+  // first reads.
   std::vector<int> slots();
 
  private:

@@ -19,9 +19,9 @@ struct OtherOrderImpl : torch::nn::Module {
 TORCH_MODULE(OtherOrder);
 
 using Order = std::vector<int>;
-const Order kRegistered{0, 1, 2, 3, 4, 5}, kUsed{4, 5, 0, 1, 2, 3};
+const Order kRegistered{0, 1, 2, 3, 4, 5}, kUsed{2, 3, 4, 5, 0, 1};
 
-TEST(ReadOrder, IsThatOfFirstReadsWithTheUnreadLast) {
+TEST(ReadOrder, IsThatOfFirstReadsAfterWhatIsNotRead) {
   OtherOrder net;
   const Binding binding(*net, allocate_on_heap);
   ReadOrder order(binding);
@@ -64,7 +64,7 @@ TEST(BindingReorder, MovesValuesAndGradientsAndKeepsNames) {
   const torch::Tensor kept = net->c->weight.detach();
   binding.reorder(kUsed);
 
-  const char* names[] = {"c.weight", "c.bias", "a.weight", "a.bias", "b.weight", "b.bias"};
+  const char* names[] = {"b.weight", "b.bias", "c.weight", "c.bias", "a.weight", "a.bias"};
   for (int i = 0; i < 6; ++i) {
     const Slot& slot = binding.arena().slots()[static_cast<std::size_t>(i)];
     const torch::Tensor& parameter = binding.parameter(i);
