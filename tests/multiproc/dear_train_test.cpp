@@ -76,5 +76,21 @@ TEST_F(DearTrain, SavesWhatAllReduceSavesAndResumesOnAnyNumberOfWorkers) {
   }
 }
 
+// The file holds exact parameters, whoever had which of them.
+TEST_F(DearTrain, HalfPrecisionResumesOnAnyNumberOfWorkers) {
+  train("float32", "dear", 4);
+  train("half", "dear", 4, {"--wire", "bf16", "--verify"});
+  const Words from_middle{"--wire", "bf16", "--resume", folder / "half/checkpoints/192"};
+  train("on4", "dear", 4, from_middle);
+  for (const std::string file : {"checkpoints/384/optimizer.safetensors", "model.safetensors"})
+    expect_same_file("half/" + file, "on4/" + file);
+  train("on2", "dear", 2, from_middle);
+  for (const std::string other : {"on2", "float32"}) {
+    const double apart = difference("half/model.safetensors", other + "/model.safetensors");
+    EXPECT_LE(apart, 1e-3) << other;
+    EXPECT_GE(apart, 1e-8) << other << ": nothing was rounded";
+  }
+}
+
 }  // namespace
 }  // namespace skein::testing
