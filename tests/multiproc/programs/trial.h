@@ -64,6 +64,7 @@ struct Trial {
   // Sees the final parameters, which are the same on all workers.
   void finish(Distributed& run) {
     run.impl().verify_replicas();
+    run.flush();
     const std::size_t before = seen.size();
     for (const torch::Tensor& each : run.impl().module().parameters()) see(each);
     parameters = seen.size() - before;
