@@ -149,7 +149,8 @@ TEST_P(Dear, HalfPrecisionTrainsLikeFloat32) {
     const auto parameters = program.figures("half", strategy)["parameters"].get<std::size_t>();
     const auto half = program.seen("half", strategy, 0);
     const double apart = distance(program.seen("momentum", strategy, 0), half, parameters);
-    EXPECT_LE(apart, 2e-3) << strategy;
+    // Rounded gradients change little; dear takes them at weights that are off by up to 2^-8.
+    EXPECT_LE(apart, std::string(strategy) == "dear" ? 1.0 / 256 : 2e-4) << strategy;
     EXPECT_GE(apart, 1e-7) << strategy << ": nothing was rounded";
     const auto looked = program.seen("half_evaluated", strategy, 0);
     EXPECT_EQ(distance(half, looked, parameters), 0) << strategy;

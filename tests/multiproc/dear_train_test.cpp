@@ -87,7 +87,7 @@ TEST_F(DearTrain, HalfPrecisionResumesOnAnyNumberOfWorkers) {
   train("on2", "dear", 2, from_middle);
   for (const std::string other : {"on2", "float32"}) {
     const double apart = difference("half/model.safetensors", other + "/model.safetensors");
-    EXPECT_LE(apart, 1e-3) << other;
+    EXPECT_LE(apart, 1.0 / 256) << other;  // by as much as the weights of a forward are off
     EXPECT_GE(apart, 1e-8) << other << ": nothing was rounded";
   }
 }
