@@ -102,8 +102,8 @@ Task<> BlockQueue::serve(int peer) {
     co_await fabric_.receive(channel_, peer, span_of(in), kNever);
     if (in[0] == 0) break;
     const Grant made = grant(std::llround(in[0]));
-    Reply out{static_cast<float>(made.first % kHalf), static_cast<float>(made.first / kHalf),
-              static_cast<float>(made.count)};
+    const std::int64_t low = made.first % kHalf, high = made.first / kHalf;
+    Reply out{static_cast<float>(low), static_cast<float>(high), static_cast<float>(made.count)};
     co_await fabric_.send(channel_, peer, span_of(out), deadline());
   }
   left_.notify_all();

@@ -25,7 +25,7 @@ Draw draw(std::uint64_t seed);
 // - the run ends, and no later than faults and deadlines explain;
 // - without faults, or with such as pass before patience ends, every worker completes, all make the
 //   same steps (but for lasgd, where each makes as many as it can), and replicas end bit-equal;
-// - else every worker completes or ends in an IoError that names a peer; and where only lost workers
+// - else every worker completes or ends in an IoError that names a peer; and where only lost ones
 //   are to blame, somebody names one of them;
 // - the same seed gives the same hash.
 struct Verdict {

@@ -22,8 +22,9 @@ Round::Round(Worker& worker, std::vector<Span> values, Channel values_channel,
 void Round::write(const RoundNotes& own) {
   SKEIN_CHECK(!posted(), "a round was begun while another is on its way");
   const Span row = notes_->span();
-  row[kLow] = static_cast<float>(own.samples % kHalf);
-  row[kHigh] = static_cast<float>(own.samples / kHalf);
+  const std::int64_t low = own.samples % kHalf, high = own.samples / kHalf;
+  row[kLow] = static_cast<float>(low);
+  row[kHigh] = static_cast<float>(high);
   row[kFigure] = static_cast<float>(own.figure);
   row[kSettling] = static_cast<float>(own.settling);
   row[kStop] = worker_.wants_to_stop ? 1 : 0;

@@ -185,7 +185,7 @@ TEST(BatchNorm, IsRecomputedOnACopy) {
   const Folder folder;
   const Words job{"--workers", "2",       "--strategy",   "local", "--batch",
                   "4",         "--model", "resnet18",     "--set", "data.train=50",
-                  "--samples", "64",      "--eval-every", "32"};
+                  "--samples", "32",      "--eval-every", "16"};
   train_ok(with(job, {"--out", folder / "running", "--json", folder / "running.json"}));
   train_ok(with(
       job, {"--bn-recompute", "3", "--out", folder / "fresh", "--json", folder / "fresh.json"}));
