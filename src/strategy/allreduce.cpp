@@ -1,7 +1,5 @@
 #include "strategy/allreduce.h"
 
-#include <fmt/format.h>
-
 #include "optimize/clip.h"
 #include "strategy/shards.h"
 
@@ -17,8 +15,7 @@ Task<> AllReduce::sum(int bucket) {
   const Time begin = worker_.loop().now();
   co_await worker_.fabric().all_reduce(kGradients, gradients(plan().range(bucket)),
                                        worker_.deadline(), wire());
-  worker_.trace().span(Lane::all_reduce, fmt::format("bucket {}", bucket), begin,
-                       worker_.loop().now());
+  trace_turn(Lane::all_reduce, bucket, begin, sums_free_);
 }
 
 Task<> AllReduce::end_step(std::int64_t samples) {

@@ -20,6 +20,8 @@ class AllReduce final : public Synchronous {
  private:
   Task<> sum(int bucket) override;
   double squared_norm_of_sum() const;
+
+  Time sums_free_{};
 };
 
 }  // namespace skein

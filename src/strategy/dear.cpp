@@ -78,8 +78,7 @@ Task<> Dear::sum(int bucket) {
   const Time begin = worker_.loop().now();
   co_await worker_.fabric().reduce_scatter(kGradients, gradients(plan().range(bucket)),
                                            worker_.deadline(), wire());
-  worker_.trace().span(Lane::reduce_scatter, fmt::format("bucket {}", bucket), begin,
-                       worker_.loop().now());
+  trace_turn(Lane::reduce_scatter, bucket, begin, scatters_free_);
 }
 
 // What this forward has not read may still be on its way.
@@ -208,8 +207,7 @@ Task<> Dear::gather(int bucket) {
     const Time begin = worker_.loop().now();
     co_await worker_.fabric().all_gather(kParameters, parameters().at(plan().range(bucket)),
                                          worker_.deadline(), wire());
-    worker_.trace().span(Lane::all_gather, fmt::format("bucket {}", bucket), begin,
-                         worker_.loop().now());
+    trace_turn(Lane::all_gather, bucket, begin, gathers_free_);
     arrived(bucket);
   } catch (...) {
     failed();

@@ -71,6 +71,7 @@ class Dear final : public Synchronous {
   std::exception_ptr error_;   // why they never will be
   ScopedJob updating_;         // of the last step
   std::vector<ScopedJob> gathers_;
+  Time scatters_free_{}, gathers_free_{};
   std::unique_ptr<Memory> norms_;
 
   int trial_steps_;

@@ -92,6 +92,12 @@ Task<UpdateContext> Synchronous::end_backward(std::int64_t samples) {
   co_return context;
 }
 
+void Synchronous::trace_turn(Lane lane, int bucket, Time begin, Time& free) {
+  const Time from = std::max(begin, free);
+  free = worker_.loop().now();
+  worker_.trace().span(lane, fmt::format("bucket {}", bucket), from, free);
+}
+
 Task<> Synchronous::summed(int bucket) const {
   co_await sums_[static_cast<std::size_t>(bucket)]->join();
 }

@@ -53,6 +53,10 @@ class Synchronous : public Strategy {
   Span gradients(Range range) const { return worker_.arena().gradients().at(range); }
   Wire wire() const { return options_.wire; }
 
+  // A bucket's operation, started at `begin`, has ended. `free` is when the one before it in the
+  // lane had: they take turns, so it was under way from the later of the two on.
+  void trace_turn(Lane lane, int bucket, Time begin, Time& free);
+
   // Only between steps, and on all workers between the same two.
   void set_plan(const BucketPlan& plan) { plan_ = plan; }
 
