@@ -95,11 +95,13 @@ void JobOptions::read() {
   if (!speeds_.empty()) job_.emulate_speeds = parse_speeds(speeds_);
   if (!slowdowns_.empty()) job_.slowdowns = sim::parse_slowdowns(slowdowns_);
   for (const char* name : {"--topology", "--rate"})
-    if (options_.given(name))
+    if (options_.given(name) && !strategy_gossips(job_.strategy))
       throw ConfigError(fmt::format("{}: strategy '{}' does not use it", name, job_.strategy));
   if (job_.deadline.count() <= 0) throw ConfigError("--deadline 0: expected more than 0");
   check_optimizer();
   read_settings(options_, sets_, {"strategy", "model", "data"}, job_);
+  if (options_.given("--topology")) job_.strategy_settings["topology"] = topology_;
+  if (options_.given("--rate")) job_.strategy_settings["rate"] = fmt::format("{}", rate_);
   check_strategy(job_.strategy, job_.strategy_settings);
   if (options_.given("--wire")) read_wire();
 }

@@ -55,6 +55,8 @@ class Simulation final : public VirtualWorker::Listener {
         objective_(objective),
         trace_of_(trace_of),
         tell_(tell),
+        make_strategy_(prepare_strategy(scenario.strategy, scenario.strategy_settings,
+                                        scenario.workers, scenario.seed)),
         cluster_(scenario.workers, scenario.network, scenario.seed) {
     if (!objective_) scenario_.optimizer = [](std::size_t size) { return make_absent(size); };
     const auto parameters = parameters_of(scenario_.profile);
@@ -90,7 +92,7 @@ class Simulation final : public VirtualWorker::Listener {
 
  private:
   std::unique_ptr<VirtualWorker> make_worker(int rank) {
-    return std::make_unique<VirtualWorker>(cluster_, rank, scenario_,
+    return std::make_unique<VirtualWorker>(cluster_, rank, scenario_, make_strategy_,
                                            *replicas_[static_cast<std::size_t>(rank)],
                                            trace_of_(rank), *this);
   }
@@ -139,6 +141,7 @@ class Simulation final : public VirtualWorker::Listener {
   Objective* objective_;
   const std::function<Trace&(int)>& trace_of_;
   const std::function<void(const Moment&)>& tell_;
+  MakeStrategy make_strategy_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   Cluster cluster_;
   std::vector<std::unique_ptr<VirtualWorker>> retired_;  // before a restart
@@ -154,9 +157,15 @@ class Simulation final : public VirtualWorker::Listener {
 void Simulation::observe() {
   if (!objective_) return;
   std::vector<Span> models;
-  for (int rank = 0; rank < scenario_.workers; ++rank)
-    if (worker(rank).outcome().kind != Outcome::Kind::crashed)
-      models.push_back(worker(rank).replica().arena().parameters());
+  std::vector<std::unique_ptr<Memory>> copies;
+  for (int rank = 0; rank < scenario_.workers; ++rank) {
+    if (worker(rank).outcome().kind == Outcome::Kind::crashed) continue;
+    const Span parameters = worker(rank).replica().arena().parameters();
+    auto copy = allocate_on_heap(parameters.count);
+    const bool apart = worker(rank).strategy().read_model(copy->span());
+    models.push_back(apart ? copy->span() : parameters);
+    if (apart) copies.push_back(std::move(copy));
+  }
   if (models.empty()) return;
   const auto mean = allocate_on_heap(models.front().count);
   Observation seen{.time = cluster_.engine().now() - Time(),

@@ -29,7 +29,7 @@ struct WorkerReport {
   WorkerFigures figures;
   std::uint64_t bytes_sent = 0;
   nlohmann::json strategy;  // its strategy's own figures
-  bool taken = false;  // a fault ended its process, though it may have been started anew
+  bool taken = false;       // a fault ended its process, though it may have been started anew
 };
 
 struct Report {

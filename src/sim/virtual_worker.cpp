@@ -6,7 +6,6 @@
 
 #include "schedule/shares.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
 
 namespace skein::sim {
 namespace {
@@ -29,8 +28,9 @@ Duration Scenario::mean_gradient() const {
   return scaled(at_speed_1, workers / rate);
 }
 
-VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenario, Replica& replica,
-                             Trace& trace, Listener& listener)
+VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenario,
+                             const MakeStrategy& make_strategy, Replica& replica, Trace& trace,
+                             Listener& listener)
     : cluster_(cluster),
       rank_(rank),
       scenario_(scenario),
@@ -39,8 +39,8 @@ VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenari
       listener_(listener),
       optimizer_(scenario.optimizer(replica.arena().size())),
       worker_(cluster.fabric(rank), replica.arena(), *optimizer_, scenario.learning_rate, trace,
-              scenario.patience, scenario.clip),
-      strategy_(make_strategy(scenario.strategy, scenario.strategy_settings, worker_)),
+              scenario.patience, scenario.clip, scenario.seed),
+      strategy_(make_strategy(worker_)),
       compute_(scenario.profile, replica.arena()),
       pace_(scenario.speed(rank), scenario.jitter, scenario.slowdowns,
             Rng(scenario.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank))) {

@@ -11,7 +11,7 @@
 #include "sim/compute.h"
 #include "sim/objective.h"
 #include "sim/scenario.h"
-#include "strategy/strategy.h"
+#include "strategy/registry.h"
 
 namespace skein::sim {
 
@@ -45,8 +45,9 @@ class VirtualWorker {
   };
 
   // `replica` and all others outlive this.
-  VirtualWorker(Cluster& cluster, int rank, const Scenario& scenario, Replica& replica,
-                Trace& trace, Listener& listener);
+  VirtualWorker(Cluster& cluster, int rank, const Scenario& scenario,
+                const MakeStrategy& make_strategy, Replica& replica, Trace& trace,
+                Listener& listener);
   ~VirtualWorker();
   VirtualWorker(const VirtualWorker&) = delete;
   VirtualWorker& operator=(const VirtualWorker&) = delete;

@@ -87,6 +87,13 @@ class Strategy {
   // the flushed model.
   virtual void after_flush() {}
 
+  // Whether the run goes on for the others when a worker dies.
+  virtual bool survives_losses() const { return false; }
+
+  // Copies this worker's model, as it is now, where that is not the arena's parameters; else
+  // returns false. For observers: nothing changes.
+  virtual bool read_model(Span /*into*/) const { return false; }
+
   // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
   // which part of it; the mean where each has one of its own. All workers call it, between steps
   // and with nothing on its way.

@@ -18,11 +18,17 @@ void Meters::computed(Duration time, std::int64_t samples) {
 }
 
 Task<> Worker::update(Range range, const UpdateContext& context) {
+  const std::function<void()> apply = [&] {
+    optimizer_->update(range, arena_->parameters(), arena_->gradients(), context);
+  };
+  co_await update(range.count, apply);
+}
+
+Task<> Worker::update(std::size_t count, const std::function<void()>& apply) {
   const Time begin = loop().now();
-  optimizer_->update(range, arena_->parameters(), arena_->gradients(), context);
+  apply();
   if (modelled_update_seconds > 0)
-    co_await loop().sleep_for(
-        from_seconds(modelled_update_seconds * static_cast<double>(range.count)));
+    co_await loop().sleep_for(from_seconds(modelled_update_seconds * static_cast<double>(count)));
   const Time end = loop().now();
   meters.update += end - begin;
   trace_.span(Lane::update, "update", begin, end);

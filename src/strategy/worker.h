@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "core/arena.h"
 #include "core/loop.h"
+#include "core/rng.h"
 #include "core/trace.h"
 #include "fabric/fabric.h"
 #include "optimize/optimizer.h"
@@ -32,14 +34,15 @@ struct Meters {
 class Worker {
  public:
   Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate,
-         Trace& trace, Duration patience, double clip)
+         Trace& trace, Duration patience, double clip, std::uint64_t seed = 0)
       : fabric_(fabric),
         arena_(&arena),
         optimizer_(&optimizer),
         learning_rate_(learning_rate),
         trace_(trace),
         patience_(patience),
-        clip_(clip) {}
+        clip_(clip),
+        seed_(seed) {}
 
   int rank() const { return fabric_.rank(); }
   int size() const { return fabric_.size(); }
@@ -49,7 +52,14 @@ class Worker {
   Optimizer& optimizer() const { return *optimizer_; }
   Trace& trace() const { return trace_; }
 
-  // When an operation that starts now must have ended.
+  // Of the run: the same on all workers. And this worker's own random numbers for a purpose.
+  std::uint64_t seed() const { return seed_; }
+  Rng rng(std::uint64_t purpose) const {
+    return Rng(seed_).split(purpose).split(static_cast<std::uint64_t>(rank()));
+  }
+
+  // The longest wait for a peer, and when an operation that starts now must have ended.
+  Duration patience() const { return patience_; }
   Deadline deadline() const { return loop().now() + patience_; }
 
   // Gradient clipping by global norm; 0 for none.
@@ -67,6 +77,10 @@ class Worker {
 
   // Applies the optimizer to `range` of the model. `context` must outlive the task.
   Task<> update(Range range, const UpdateContext& context);
+
+  // The same where the caller applies the optimizer to `count` elements itself, which `apply` does
+  // at once. It must outlive the task.
+  Task<> update(std::size_t count, const std::function<void()>& apply);
 
   // What an element's update takes on the clock besides what it really takes: where time is
   // simulated, nothing does.
@@ -88,6 +102,7 @@ class Worker {
   Trace& trace_;
   Duration patience_;
   double clip_;
+  std::uint64_t seed_;
 };
 
 }  // namespace skein

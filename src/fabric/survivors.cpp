@@ -1,0 +1,239 @@
+#include "fabric/survivors.h"
+
+#include <algorithm>
+
+#include "core/exact_count.h"
+#include "kernels/kernels.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{1} << 18;
+
+// What announces a block on the way up: its number and its size.
+constexpr Range kNumber{0, kCountParts}, kSize{kCountParts, kCountParts};
+constexpr std::size_t kHeader = 2 * kCountParts;
+
+// On the way down: a word, the number it concerns, who contributed and who lives.
+constexpr std::size_t kNoticeFlags = kHeader, kFlagsPerFloat = 16;
+
+std::size_t flag_floats(std::size_t ranks) { return (ranks + kFlagsPerFloat - 1) / kFlagsPerFloat; }
+
+void put_flags(Span parts, const std::vector<bool>& flags) {
+  std::vector<unsigned> bits(parts.count);
+  for (std::size_t i = 0; i < flags.size(); ++i)
+    if (flags[i]) bits[i / kFlagsPerFloat] |= 1U << (i % kFlagsPerFloat);
+  for (std::size_t i = 0; i < bits.size(); ++i) parts[i] = static_cast<float>(bits[i]);
+}
+
+std::vector<bool> get_flags(Span parts, std::size_t ranks) {
+  std::vector<bool> flags(ranks);
+  for (std::size_t i = 0; i < ranks; ++i)
+    flags[i] = (static_cast<unsigned>(parts[i / kFlagsPerFloat]) >> (i % kFlagsPerFloat) & 1U) != 0;
+  return flags;
+}
+
+}  // namespace
+
+Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
+    : fabric_(fabric), up_(up), down_(down) {
+  const auto ranks = static_cast<std::size_t>(fabric.size());
+  living_.assign(ranks, true);
+  contributors_.assign(ranks, false);
+  told_.assign(ranks, false);
+  pending_.assign(ranks, 0);
+  announced_.assign(ranks, 0);
+  if (ranks == 1) return;
+  const std::size_t notice = kNoticeFlags + 2 * flag_floats(ranks);
+  header_ = fabric.allocate(kHeader);
+  notice_ = fabric.allocate(notice);
+  out_ = fabric.allocate(notice);
+}
+
+std::vector<int> Survivors::lost() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < fabric_.size(); ++rank)
+    if (!lives(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+void Survivors::lose(int rank) {
+  if (rank >= 0 && rank != fabric_.rank()) living_[static_cast<std::size_t>(rank)] = false;
+}
+
+int Survivors::lowest() const {
+  return static_cast<int>(std::find(living_.begin(), living_.end(), true) - living_.begin());
+}
+
+// Alone, a rank has nobody left to hear from either.
+void Survivors::end_alone() {
+  std::fill(living_.begin(), living_.end(), false);
+  std::fill(contributors_.begin(), contributors_.end(), false);
+  const auto own = static_cast<std::size_t>(fabric_.rank());
+  living_[own] = contributors_[own] = true;
+}
+
+Task<int> Survivors::sum(Span values, Deadline deadline) { return reduce(values, deadline, false); }
+Task<int> Survivors::mean(Span values, Deadline deadline) { return reduce(values, deadline, true); }
+
+Task<int> Survivors::reduce(Span values, Deadline deadline, bool divide) {
+  const Duration patience = deadline - fabric_.loop().now();
+  std::ptrdiff_t count = 1;
+  for (std::size_t offset = 0; offset == 0 || offset < values.count; offset += kBlock) {
+    const Span block = values.at({offset, std::min(kBlock, values.count - offset)});
+    co_await reduce_block(block, patience);
+    count = std::count(contributors_.begin(), contributors_.end(), true);
+    if (divide && count > 1) scale(block, static_cast<float>(1 / static_cast<double>(count)));
+  }
+  co_return static_cast<int>(count);
+}
+
+Task<> Survivors::reduce_block(Span block, Duration patience) {
+  ++number_;
+  for (;;) {
+    const int root = lowest();
+    if (root == fabric_.rank()) {
+      co_await lead(block, patience);
+      co_return;
+    }
+    const bool ended = co_await follow(root, block, patience);
+    if (ended) co_return;
+    lose(root);
+  }
+}
+
+Span Survivors::inbox(Span block, std::size_t count) const {
+  return block.device == Device::absent ? Span{nullptr, count, Device::absent}
+                                        : inbox_->span().at({0, count});
+}
+
+Task<> Survivors::lead(Span block, Duration patience) {
+  const Deadline deadline = fabric_.loop().now() + patience;
+  std::fill(contributors_.begin(), contributors_.end(), false);
+  contributors_[static_cast<std::size_t>(fabric_.rank())] = true;
+  for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
+    if (!lives(peer)) continue;
+    try {
+      const bool here = co_await contributed(peer, block, deadline);
+      if (!here) continue;
+      add(block, inbox(block, block.count));
+      contributors_[static_cast<std::size_t>(peer)] = true;
+    } catch (const IoError&) {
+      lose(peer);
+    }
+  }
+  co_await answer(block, fabric_.loop().now() + patience);
+}
+
+// Receives the peer's part of this block. False: the peer is further than this block, since it had
+// its sum from a rank that has died since.
+Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline) {
+  const auto at = static_cast<std::size_t>(peer);
+  for (;;) {
+    if (pending_[at] == 0) {
+      const auto header = allocate_on_heap(kHeader);
+      co_await fabric_.receive(up_, peer, header->span(), deadline);
+      pending_[at] = get_count(header->span().at(kNumber));
+      announced_[at] = static_cast<std::size_t>(get_count(header->span().at(kSize)));
+    }
+    if (pending_[at] > number_) co_return false;
+    if (announced_[at] > kBlock)
+      throw IoError("a sum over survivors: a peer sends more than a block", peer);
+    if (!inbox_ && block.device != Device::absent) inbox_ = allocate_on_heap(kBlock);
+    co_await fabric_.receive(up_, peer, inbox(block, announced_[at]), deadline);
+    const std::int64_t number = std::exchange(pending_[at], 0);
+    if (number == number_) co_return true;
+    // A block that this rank has behind it: the peer keeps what it has of it.
+    const auto notice = fabric_.allocate(out_->span().count);
+    write_notice(notice->span(), Word::missed, number);
+    co_await fabric_.send(down_, peer, notice->span(), deadline);
+  }
+}
+
+void Survivors::write_notice(Span notice, Word word, std::int64_t number) const {
+  const std::size_t flags = flag_floats(living_.size());
+  notice[0] = static_cast<float>(word);
+  put_count(notice.at({1, kCountParts}), number);
+  put_flags(notice.at({kNoticeFlags, flags}), contributors_);
+  put_flags(notice.at({kNoticeFlags + flags, flags}), living_);
+}
+
+// All answers leave at once; then each is waited for.
+Task<> Survivors::answer(Span block, Deadline deadline) {
+  if (fabric_.size() == 1) co_return;
+  write_notice(notice_->span(), Word::sum, number_);
+  const Operation operation{"send", down_, 0, deadline};
+  std::vector<int> open;
+  for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
+    if (!contributors_[static_cast<std::size_t>(peer)]) continue;
+    try {
+      co_await fabric_.start_send(operation, peer, notice_->span());
+      co_await fabric_.start_send(operation, peer, block);
+      open.push_back(peer);
+    } catch (const IoError&) {
+      lose(peer);
+    }
+  }
+  for (const int peer : open) {
+    try {
+      co_await fabric_.finish_sends(operation, peer);
+    } catch (const IoError&) {
+      lose(peer);
+    }
+  }
+  co_await tell_the_lost(deadline);
+}
+
+// One that was taken for dead and comes back must not wait for an answer.
+Task<> Survivors::tell_the_lost(Deadline deadline) {
+  write_notice(out_->span(), Word::out, number_);
+  const Operation operation{"send", down_, 0, deadline};
+  for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    if (living_[at] || told_[at]) continue;
+    told_[at] = true;
+    try {
+      co_await fabric_.start_send(operation, peer, out_->span());
+    } catch (const IoError&) {  // it is dead indeed
+    }
+  }
+}
+
+// Whether this block is over for this rank; else the root is lost.
+Task<bool> Survivors::follow(int root, Span block, Duration patience) {
+  const Deadline deadline = fabric_.loop().now() + 2 * patience;
+  const Span header = header_->span();
+  put_count(header.at(kNumber), number_);
+  put_count(header.at(kSize), static_cast<std::int64_t>(block.count));
+  const auto notice = allocate_on_heap(out_->span().count);
+  try {
+    co_await fabric_.send(up_, root, header, deadline);
+    co_await fabric_.send(up_, root, block, deadline);
+    co_await fabric_.receive(down_, root, notice->span(), deadline);
+    const auto word = static_cast<Word>(static_cast<int>(notice->span()[0]));
+    if (word == Word::sum) {
+      co_await fabric_.receive(down_, root, block, deadline);
+      take(notice->span());
+    } else if (word == Word::out) {
+      end_alone();
+    } else {
+      std::fill(contributors_.begin(), contributors_.end(), false);
+      contributors_[static_cast<std::size_t>(fabric_.rank())] = true;
+    }
+    co_return true;
+  } catch (const IoError&) {
+    co_return false;
+  }
+}
+
+// Whom the root has lost, all have lost.
+void Survivors::take(Span notice) {
+  const std::size_t flags = flag_floats(living_.size());
+  contributors_ = get_flags(notice.at({kNoticeFlags, flags}), living_.size());
+  const auto living = get_flags(notice.at({kNoticeFlags + flags, flags}), living_.size());
+  for (int rank = 0; rank < fabric_.size(); ++rank)
+    if (!living[static_cast<std::size_t>(rank)]) lose(rank);
+}
+
+}  // namespace skein

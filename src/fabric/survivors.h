@@ -1,0 +1,66 @@
+// Sums over those workers that still live, where a collective would fail with the first that died.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace skein {
+
+// A star through the lowest living rank, block by block: everyone sends its block there, it adds
+// them in order of rank and sends the sum back, and with it who lives. Who fails on the way is left
+// out from then on. If the lowest rank fails, all who notice go on with the next lowest; one that
+// nobody answers ends alone. So everyone ends, well, in finite time; where nobody fails during a
+// call all end with the same bits.
+//
+// All make the same calls in the same order, with equal sizes, one at a time. A rank that was lost
+// stays lost. Not thread-safe.
+class Survivors {
+ public:
+  // Both channels are used by nothing else.
+  Survivors(Fabric& fabric, Channel up, Channel down);
+
+  bool lives(int rank) const { return living_[static_cast<std::size_t>(rank)]; }
+  std::vector<int> lost() const;
+
+  // That rank is dead: nobody waits for it. No effect on the own one.
+  void lose(int rank);
+
+  // Adds up `values` over the living, in place; returns how many contributed. The lowest rank waits
+  // for each of the others until `deadline`, they twice as long for it, block by block. A rank that
+  // fails between two blocks (of 256 Ki elements) has contributed to the first alone.
+  Task<int> sum(Span values, Deadline deadline);
+
+  // The same, divided by how many contributed, for each block.
+  Task<int> mean(Span values, Deadline deadline);
+
+  // Who contributed to the last block, by rank.
+  const std::vector<bool>& contributors() const { return contributors_; }
+
+ private:
+  enum class Word : std::uint8_t { sum = 1, missed, out };
+
+  Task<int> reduce(Span values, Deadline deadline, bool divide);
+  Task<> reduce_block(Span block, Duration patience);
+  Task<> lead(Span block, Duration patience);
+  Task<bool> contributed(int peer, Span block, Deadline deadline);
+  Task<> answer(Span block, Deadline deadline);
+  Task<> tell_the_lost(Deadline deadline);
+  Task<bool> follow(int root, Span block, Duration patience);
+  void take(Span notice);
+  void write_notice(Span notice, Word word, std::int64_t number) const;
+  void end_alone();
+  int lowest() const;
+  Span inbox(Span block, std::size_t count) const;
+
+  Fabric& fabric_;
+  Channel up_, down_;
+  std::vector<bool> living_, contributors_, told_;
+  std::vector<std::int64_t> pending_;   // number of the block that a rank has announced; 0: none
+  std::vector<std::size_t> announced_;  // and its size
+  std::int64_t number_ = 0;             // of the present block; the same on all ranks
+  std::unique_ptr<Memory> header_, notice_, out_, inbox_;
+};
+
+}  // namespace skein

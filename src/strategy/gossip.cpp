@@ -1,0 +1,254 @@
+#include "strategy/gossip.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/statistics.h"
+#include "kernels/kernels.h"
+#include "optimize/clip.h"
+
+namespace skein {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How often who waits looks around although nobody has called.
+constexpr Duration kLookAround = 100ms;
+
+}  // namespace
+
+struct Gossip::Peers {
+  Peers(Worker& worker, const GossipPlan& plan, Gossip& host)
+      : changed(worker.loop()),
+        clock(plan.options.rate / 2, plan.options.schedule, worker.rng(0x61766572616765)),
+        model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde),
+        table(worker.size()),
+        survivors(worker.fabric(), kUp, kDown),
+        exchanges(worker, kModels, model, plan.options.average_momentum, changed, host),
+        pairing(worker, kPairing, plan.topology.neighbours(worker.rank()), table, changed, host) {}
+
+  Signal changed;  // something that somebody may wait for
+  AveragingClock clock;
+  LiveModel model;
+  SampleTable table;
+  Survivors survivors;
+  Exchanges exchanges;
+  Pairing pairing;
+};
+
+Gossip::Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan)
+    : Strategy(worker),
+      gossip_(std::move(plan)),
+      plan_(worker.arena(), Fusion::whole()),
+      peers_(worker.size() > 1 ? std::make_unique<Peers>(worker, *gossip_, *this) : nullptr) {}
+
+Gossip::~Gossip() = default;
+
+// Begins, and begins again after settle(): from here on others may average with this worker.
+void Gossip::wake() {
+  if (!peers_) return;
+  const Time now = worker_.loop().now();
+  peers_->clock.step_begins(now);
+  if (!std::exchange(settled_, false)) return;
+  flushed_ = false;
+  if (!std::exchange(started_, true)) peers_->model.start(now);
+  peers_->pairing.announce(true);
+  peers_->changed.notify_all();
+}
+
+Task<> Gossip::expect(std::int64_t) {
+  wake();
+  co_return;
+}
+
+Task<> Gossip::begin_step(std::int64_t) {
+  if (settled_) wake();
+  co_return;
+}
+
+Task<> Gossip::end_step(std::int64_t samples) {
+  if (peers_) {
+    peers_->clock.step_ends(worker_.meters.compute);
+    peers_->model.set_seconds_per_gradient(peers_->clock.seconds_per_gradient());
+  }
+  co_await update();
+  count_samples(samples);
+  if (!peers_) co_return;
+  peers_->changed.notify_all();
+  co_await catch_up();
+  peers_->model.mix(worker_.loop().now());
+  copy(worker_.arena().parameters(), peers_->model.x());
+  peers_->clock.step_begins(worker_.loop().now());
+}
+
+Task<> Gossip::update() {
+  Arena& arena = worker_.arena();
+  UpdateContext context{.learning_rate = worker_.learning_rate(), .step = ++worker_.progress.steps};
+  if (worker_.clip() > 0)
+    context.gradient_scale = clipped(1, squared_norm(arena.gradients()), worker_.clip());
+  if (!peers_) {
+    co_await worker_.update({0, arena.size()}, context);
+    co_return;
+  }
+  const auto change = [&](Range range) {
+    worker_.optimizer().update(range, peers_->model.x(), arena.gradients(), context);
+  };
+  const std::function<void()> step = [&] { peers_->model.step(worker_.loop().now(), change); };
+  co_await worker_.update(arena.size(), step);
+}
+
+void Gossip::count_samples(std::int64_t samples) {
+  Progress& progress = worker_.progress;
+  if (!peers_) {
+    progress.samples += samples;
+    worker_.all_stop = worker_.wants_to_stop;
+    return;
+  }
+  if (!samples_before_) samples_before_ = progress.samples;
+  SampleTable& table = peers_->table;
+  table.add(worker_.rank(), samples);
+  table.stop = table.stop || worker_.wants_to_stop;
+  progress.samples = *samples_before_ + table.sum();
+  worker_.all_stop = table.stop;
+}
+
+std::int64_t Gossip::lag() const { return peers_->clock.due(worker_.loop().now()) - begun_; }
+
+// The only time a gradient waits for an averaging.
+Task<> Gossip::catch_up() {
+  for (;;) {
+    const std::int64_t behind = lag();
+    most_lag_ = std::max(most_lag_, behind);
+    if (behind <= gossip_->options.max_lag || !peers_->pairing.has_company()) co_return;
+    co_await peers_->changed.wait(worker_.loop().now() + kLookAround);
+  }
+}
+
+// Proposes what is due, one at a time.
+Task<> Gossip::background() {
+  if (!peers_) co_return;
+  auto& [changed, clock, model, table, survivors, exchanges, pairing] = *peers_;
+  pairing.start();
+  for (;;) {
+    if (settled_ || exchanges.engaged()) {
+      co_await changed.wait(exchanges.next_suspension());
+      continue;
+    }
+    if (lag() <= 0) {
+      co_await changed.wait(std::min(clock.next(), exchanges.next_suspension()));
+      continue;
+    }
+    const bool asked = co_await pairing.propose();
+    if (!asked) co_await changed.wait(worker_.loop().now() + pairing.pause(exchanges.mean()));
+  }
+}
+
+bool Gossip::is_free_for(int peer) const {
+  return !settled_ && !peers_->pairing.proposing() && !peers_->exchanges.engaged() &&
+         !peers_->exchanges.open_with(peer);
+}
+
+void Gossip::agreed(int peer, bool own_proposal) {
+  if (own_proposal) ++begun_;
+  peers_->exchanges.begin(peer, own_proposal);
+}
+
+void Gossip::lost(int peer) { peers_->survivors.lose(peer); }
+
+void Gossip::failed(int peer) { peers_->pairing.lose(peer); }
+
+Task<> Gossip::settle() {
+  if (!peers_ || !started_) co_return;
+  settled_ = true;
+  peers_->pairing.announce(false);
+  // Proposals and exchanges that are late are left to themselves.
+  while (peers_->pairing.proposing() || peers_->exchanges.engaged())
+    co_await peers_->changed.wait(worker_.loop().now() + kLookAround);
+  peers_->model.mix(worker_.loop().now());
+  copy(worker_.arena().parameters(), peers_->model.x());
+}
+
+Task<> Gossip::flush() {
+  if (!peers_) co_return;
+  co_await settle();
+  const Span parameters = worker_.arena().parameters();
+  co_await peers_->survivors.mean(parameters, worker_.deadline());
+  for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
+  peers_->exchanges.detach_all();
+  peers_->model.start(worker_.loop().now());
+  flushed_ = true;
+}
+
+// Each worker's own is as good as any other's: the mean is what all can go on from.
+Task<> Gossip::whole_state(OptimizerState& state) {
+  co_await Strategy::whole_state(state);
+  if (!peers_) co_return;
+  for (const auto& [name, plane] : state)
+    co_await peers_->survivors.mean(plane->span(), worker_.deadline());
+}
+
+bool Gossip::read_model(Span into) const {
+  if (!peers_ || !started_) return false;
+  peers_->model.read(into, worker_.loop().now());
+  return true;
+}
+
+// Who leaves after the last flush is not missing.
+std::vector<int> Gossip::missing() const {
+  if (!flushed_) return peers_->survivors.lost();
+  std::vector<int> ranks;
+  for (int rank = 0; rank < worker_.size(); ++rank)
+    if (!peers_->survivors.contributors()[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
+nlohmann::json Gossip::figures() const {
+  if (!peers_) return nlohmann::json::object();
+  const Exchanges::Counts& done = peers_->exchanges.counts();
+  const auto gradients = static_cast<double>(std::max<std::int64_t>(1, peers_->clock.gradients()));
+  const std::vector<int> dead = missing();
+  std::vector<bool> lost(static_cast<std::size_t>(worker_.size()));
+  for (const int rank : dead) lost[static_cast<std::size_t>(rank)] = true;
+  const std::vector<double> latencies = peers_->exchanges.latencies_ms();
+  return {
+      {"averagings_per_gradient", static_cast<double>(done.initiated + done.accepted) / gradients},
+      {"initiated", done.initiated},
+      {"accepted", done.accepted},
+      {"refused", peers_->pairing.counts().refused},
+      {"unanswered", peers_->pairing.counts().unanswered},
+      {"suspended", done.suspended},
+      {"most_lag", most_lag_},
+      {"exchange_p50_ms", quantile(latencies, 0.5)},
+      {"exchange_p95_ms", quantile(latencies, 0.95)},
+      {"chi1", gossip_->constants.chi1},
+      {"chi2", gossip_->constants.chi2},
+      {"eta", gossip_->constants.eta},
+      {"alpha_tilde", gossip_->constants.alpha_tilde},
+      {"dead", dead},
+      {"connected", gossip_->connected_without(lost)}};
+}
+
+nlohmann::json Gossip::step_figures() const {
+  if (!peers_) return nlohmann::json::object();
+  const Exchanges::Counts& done = peers_->exchanges.counts();
+  return {{"averagings", done.initiated + done.accepted},
+          {"lag", std::max<std::int64_t>(0, lag())}};
+}
+
+std::string Gossip::summary() const {
+  if (!peers_) return "";
+  const nlohmann::json all = figures();
+  std::string text =
+      fmt::format("{:.2f} averagings per gradient of this worker, {:.1f} ms each; graph {}",
+                  all["averagings_per_gradient"].get<double>(),
+                  all["exchange_p50_ms"].get<double>(), gossip_->topology.name());
+  const std::vector<int> dead = all["dead"];
+  if (!dead.empty()) text += fmt::format("; lost rank {}", fmt::join(dead, ", "));
+  if (!all["connected"].get<bool>()) text += "; the rest of the graph has fallen apart";
+  return text;
+}
+
+}  // namespace skein

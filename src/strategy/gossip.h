@@ -1,0 +1,75 @@
+// No communication of all with all: every worker computes gradients at its own pace and, beside
+// that, averages with one neighbour of a graph at a time. `acid` (A²CiD²) adds a continuous
+// momentum x̃, which does on a large graph what a higher rate of averagings would do.
+//
+//   dx = η (x̃ − x) dt − lr · g dN − ½ Σ_j (x − x_j) dM_j
+//   dx̃ = η (x − x̃) dt − lr · g dN − α̃ Σ_j (x − x_j) dM_j        x̃ = x at the start
+//
+// Alone it is plain SGD. A worker that dies is missed by nobody but its neighbours, who go on
+// without it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fabric/survivors.h"
+#include "strategy/averaging_clock.h"
+#include "strategy/exchanges.h"
+#include "strategy/gossip_plan.h"
+#include "strategy/pairing.h"
+#include "strategy/strategy.h"
+
+namespace skein {
+
+class Gossip final : public Strategy, private Pairing::Host, private Exchanges::Host {
+ public:
+  Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan);
+  ~Gossip() override;
+
+  const BucketPlan& plan() const override { return plan_; }
+  bool lockstep() const override { return false; }
+  bool equal_replicas() const override { return worker_.size() == 1; }
+  bool survives_losses() const override { return true; }
+  Task<> expect(std::int64_t samples) override;
+  Task<> begin_step(std::int64_t samples) override;
+  void gradient_ready(int) override {}
+  Task<> end_step(std::int64_t samples) override;
+  Task<> settle() override;
+  Task<> flush() override;
+  Task<> whole_state(OptimizerState& state) override;
+  Task<> background() override;
+  bool read_model(Span into) const override;
+  nlohmann::json figures() const override;
+  nlohmann::json step_figures() const override;
+  std::string summary() const override;
+
+ private:
+  enum : Channel { kPairing, kModels, kUp, kDown };
+
+  // What only a worker with peers has.
+  struct Peers;
+
+  bool is_free_for(int peer) const override;
+  void agreed(int peer, bool own_proposal) override;
+  void lost(int peer) override;
+  void failed(int peer) override;
+
+  void wake();
+  Task<> update();
+  void count_samples(std::int64_t samples);
+  Task<> catch_up();
+  std::int64_t lag() const;
+  std::vector<int> missing() const;
+
+  std::shared_ptr<const GossipPlan> gossip_;
+  BucketPlan plan_;
+  std::unique_ptr<Peers> peers_;
+  std::optional<std::int64_t> samples_before_;  // this run: of the checkpoint it resumes
+  bool started_ = false, settled_ = true, flushed_ = false;
+  std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
+  std::int64_t most_lag_ = 0;
+};
+
+}  // namespace skein

@@ -1,0 +1,39 @@
+// What is decided once for all workers of a gossip: options, graph and its constants.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "strategy/averaging_clock.h"
+#include "strategy/gossip_constants.h"
+#include "strategy/topology.h"
+
+namespace skein {
+
+struct GossipOptions {
+  std::string topology = "ring";
+  double rate = 1;  // averagings a worker takes part in, per gradient
+  AveragingClock::Schedule schedule = AveragingClock::Schedule::poisson;
+  std::int64_t max_lag = 2;       // averagings behind its rate before a worker waits
+  double strength = 1;            // of what an averaging does to x̃
+  bool average_momentum = false;  // of the optimizer
+
+  // Strict, by OptionReader. `momentum`: of acid.
+  GossipOptions(const std::map<std::string, std::string>& options, bool momentum);
+};
+
+struct GossipPlan {
+  // Takes seconds for thousands of workers. ConfigError for a graph that is impossible.
+  GossipPlan(const GossipOptions& options, bool momentum, int workers, std::uint64_t seed);
+
+  GossipOptions options;
+  Topology topology;
+  GossipConstants constants;  // those in use: without momentum eta is 0
+
+  // Whether all others can reach each other when `lost` (by rank) are gone.
+  bool connected_without(const std::vector<bool>& lost) const;
+};
+
+}  // namespace skein

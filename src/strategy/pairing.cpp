@@ -1,0 +1,224 @@
+#include "strategy/pairing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A message: kind, whether the sender takes part, the proposal's number, the table.
+enum Column : std::size_t { kKind, kTakesPart, kNumber, kTable = kNumber + kCountParts };
+
+// Answers come by themselves, from a loop that is not computing.
+constexpr Duration kFirstAnswer = 1s, kLeastAnswer = 20ms, kLeastPause = 1ms;
+
+}  // namespace
+
+struct Pairing::Neighbour {
+  struct Proposal {
+    std::int64_t number;
+    Time sent;
+    bool late = false;
+  };
+  struct Letter {
+    Kind kind;
+    std::int64_t number;
+  };
+
+  Neighbour(Worker& worker, int its_rank, std::size_t floats)
+      : rank(its_rank),
+        in(allocate_on_heap(floats)),
+        out(worker.fabric().allocate(floats)),
+        queued(worker.loop()) {}
+
+  int rank;
+  bool lives = true;
+  bool takes_part = true;            // as far as is known
+  bool refused = false;              // since somebody was last found
+  std::optional<Proposal> proposal;  // of ours, without an answer
+  std::unique_ptr<Memory> in, out;
+  std::deque<Letter> letters;  // to be sent
+  Signal queued;
+  ScopedJob listener, speaker;
+};
+
+Pairing::Pairing(Worker& worker, Channel channel, std::span<const int> neighbours,
+                 SampleTable& table, Signal& changed, Host& host)
+    : worker_(worker),
+      channel_(channel),
+      table_(table),
+      changed_(changed),
+      host_(host),
+      rng_(worker.rng(0x7061697273)),
+      answers_(kFirstAnswer, kLeastAnswer, worker.patience()) {
+  for (const int rank : neighbours)
+    neighbours_.push_back(std::make_unique<Neighbour>(worker, rank, kTable + table.floats()));
+}
+
+Pairing::~Pairing() = default;
+
+void Pairing::start() {
+  for (const auto& each : neighbours_) {
+    each->listener = ScopedJob(worker_.loop().spawn(listen(*each)));
+    each->speaker = ScopedJob(worker_.loop().spawn(speak(*each)));
+  }
+}
+
+// A neighbour may have nothing to say for as long as it likes: only its end ends the wait.
+Task<> Pairing::listen(Neighbour& from) {
+  try {
+    for (;;) {
+      co_await worker_.fabric().receive(channel_, from.rank, from.in->span(), kNever);
+      if (!from.lives) co_return;
+      heard(from);
+    }
+  } catch (const IoError&) {
+    lose(from);
+  }
+}
+
+// One message at a time, each with what is known when it leaves.
+Task<> Pairing::speak(Neighbour& to) {
+  try {
+    for (;;) {
+      while (to.letters.empty()) co_await to.queued.wait();
+      const auto letter = to.letters.front();
+      to.letters.pop_front();
+      const Span row = to.out->span();
+      row[kKind] = static_cast<float>(letter.kind);
+      row[kTakesPart] = takes_part_ ? 1 : 0;
+      put_count(row.at({kNumber, kCountParts}), letter.number);
+      table_.write(row.at({kTable, table_.floats()}));
+      co_await worker_.fabric().send(channel_, to.rank, row, kNever);
+    }
+  } catch (const IoError&) {
+    lose(to);
+  }
+}
+
+void Pairing::say(Neighbour& to, Kind kind, std::int64_t number) {
+  if (!to.lives) return;
+  to.letters.push_back({kind, number});
+  to.queued.notify_all();
+}
+
+void Pairing::announce(bool takes_part) {
+  takes_part_ = takes_part;
+  for (const auto& each : neighbours_) {
+    const auto news = [](const Neighbour::Letter& letter) { return letter.kind == Kind::news; };
+    if (std::none_of(each->letters.begin(), each->letters.end(), news)) say(*each, Kind::news, 0);
+  }
+}
+
+void Pairing::heard(Neighbour& from) {
+  const Span row = from.in->span();
+  table_.merge(row.at({kTable, table_.floats()}));
+  from.takes_part = row[kTakesPart] > 0;
+  const auto kind = static_cast<Kind>(static_cast<int>(row[kKind]));
+  const std::int64_t number = get_count(row.at({kNumber, kCountParts}));
+  if (kind == Kind::propose)
+    proposed(from, number);
+  else if (kind != Kind::news)
+    answered(from, kind, number);
+  changed_.notify_all();
+}
+
+// Messages keep their order, so one that was sent after ours had arrived would have answered it: a
+// proposal that finds ours without an answer has crossed it, and the other side sees the same.
+void Pairing::proposed(Neighbour& from, std::int64_t number) {
+  if (from.proposal) {
+    resolve(from);
+    host_.agreed(from.rank, worker_.rank() < from.rank);
+  } else if (host_.is_free_for(from.rank)) {
+    say(from, Kind::accept, number);
+    host_.agreed(from.rank, false);
+  } else {
+    say(from, Kind::refuse, number);
+  }
+}
+
+void Pairing::answered(Neighbour& from, Kind kind, std::int64_t number) {
+  if (!from.proposal || from.proposal->number != number)
+    throw IoError(fmt::format("rank {} answers a proposal that was not made", from.rank),
+                  from.rank);
+  resolve(from);
+  if (kind == Kind::accept) {
+    host_.agreed(from.rank, true);
+  } else {
+    ++counts_.refused;
+    from.refused = true;
+  }
+}
+
+void Pairing::resolve(Neighbour& from) {
+  answers_.saw(worker_.loop().now() - from.proposal->sent);
+  from.proposal.reset();
+  if (asked_ == &from) asked_ = nullptr;
+}
+
+Pairing::Neighbour* Pairing::pick() {
+  std::vector<Neighbour*> candidates;
+  for (const auto& each : neighbours_)
+    if (each->lives && each->takes_part && !each->refused && !each->proposal &&
+        host_.is_free_for(each->rank))
+      candidates.push_back(each.get());
+  return candidates.empty() ? nullptr : candidates[rng_.below(candidates.size())];
+}
+
+Task<bool> Pairing::propose() {
+  Neighbour* const to = pick();
+  if (!to) {
+    for (const auto& each : neighbours_) each->refused = false;
+    co_return false;
+  }
+  const Time now = worker_.loop().now();
+  to->proposal = Neighbour::Proposal{++number_, now};
+  asked_ = to;
+  say(*to, Kind::propose, number_);
+  const Deadline deadline = now + answers_.limit();
+  while (asked_ == to) {
+    const bool news = co_await changed_.wait(deadline);
+    if (news || asked_ != to) continue;
+    to->proposal->late = true;
+    ++counts_.unanswered;
+    asked_ = nullptr;
+    changed_.notify_all();
+  }
+  if (!to->refused)
+    for (const auto& each : neighbours_) each->refused = false;
+  co_return true;
+}
+
+// Those who refused are in an exchange that takes a while; workers must not come back in step.
+Duration Pairing::pause(Duration exchange) {
+  const Duration mean = std::max({kLeastPause, answers_.mean(), exchange / 4});
+  return from_seconds(seconds(mean) * rng_.uniform(0.5, 1.5));
+}
+
+bool Pairing::has_company() const {
+  return std::any_of(neighbours_.begin(), neighbours_.end(), [](const auto& each) {
+    return each->lives && each->takes_part && !(each->proposal && each->proposal->late);
+  });
+}
+
+void Pairing::lose(int peer) {
+  for (const auto& each : neighbours_)
+    if (each->rank == peer) lose(*each);
+}
+
+void Pairing::lose(Neighbour& neighbour) {
+  if (!neighbour.lives) return;
+  neighbour.lives = false;
+  neighbour.proposal.reset();
+  if (asked_ == &neighbour) asked_ = nullptr;
+  host_.lost(neighbour.rank);
+  changed_.notify_all();
+}
+
+}  // namespace skein
