@@ -57,11 +57,19 @@ Duration calm_length(const Draw& draw) {
   return simulate(calm, nullptr).time;
 }
 
+std::map<std::string, std::string> draw_gossip(Rng& rng) {
+  return {{"topology", one_of<std::string>(rng, {"ring", "complete", "star", "exponential"})},
+          {"rate", one_of<std::string>(rng, {"0.5", "1", "2"})},
+          {"schedule", one_of<std::string>(rng, {"poisson", "fixed"})},
+          {"momentum", one_of<std::string>(rng, {"local", "averaged"})}};
+}
+
 std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& strategy,
                                                  std::int64_t samples) {
   const auto fusion = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
   if (strategy == "allreduce" || strategy == "dear") return {{"fusion", fusion}};
   if (strategy == "local") return {{"period", std::to_string(1 + rng.below(4))}};
+  if (strategy_gossips(strategy)) return draw_gossip(rng);
   if (strategy != "lasgd") return {};
   std::map<std::string, std::string> settings;
   if (rng.below(3) == 0)
@@ -164,8 +172,56 @@ std::string check_time(const Scenario& scenario, const Report& report, Duration 
                                             seconds(report.time), seconds(limit));
 }
 
+// When the first worker that lived to the end began to wait for the others.
+Duration first_flush(const Report& report) {
+  Time first = kNever;
+  for (const WorkerReport& each : report.workers)
+    if (!each.taken) first = std::min(first, each.figures.last_step);
+  return first - Time();
+}
+
+// Whether everything that went wrong was over, and known, before the last average began. A worker
+// that was started anew goes on alone, with a model of its own.
+bool calm_at_the_end(const Scenario& scenario, const Report& report) {
+  if (std::ranges::all_of(report.workers, &WorkerReport::taken)) return false;
+  const Duration end = first_flush(report) - 100ms;
+  return std::all_of(scenario.faults.begin(), scenario.faults.end(), [&](const Fault& fault) {
+    const bool over = takes_a_worker(fault) || fault.lasting.count() > 0;
+    return over && fault.kind != Fault::Kind::restart && fault.at + fault.lasting < end &&
+           fault.lasting < scenario.patience / 2;
+  });
+}
+
+// Of strategies that survive losses.
+std::string check_survivors(const Scenario& scenario, const Report& report, Duration calm) {
+  for (int rank = 0; rank < scenario.workers; ++rank) {
+    const WorkerReport& each = report.workers[static_cast<std::size_t>(rank)];
+    if (each.outcome.kind == Outcome::Kind::running)
+      return fmt::format("rank {} never ended", rank);
+    if (!each.taken && each.outcome.kind != Outcome::Kind::completed)
+      return fmt::format("rank {} did not survive: {}", rank, each.outcome.error);
+  }
+  // Counts travel from neighbour to neighbour, about one hop a gradient at this rate.
+  const double hops = 4 + 2.0 * scenario.workers / std::stod(scenario.strategy_settings.at("rate"));
+  const auto most = static_cast<double>(scenario.samples) +
+                    hops * static_cast<double>(scenario.workers * scenario.batch);
+  if (scenario.faults.empty() && static_cast<double>(report.samples) > most)
+    return fmt::format("{} samples of {}", report.samples, scenario.samples);
+  if (calm_at_the_end(scenario, report) && !report.observations.empty() &&
+      report.observations.back().consensus != 0)
+    return fmt::format("replicas differ: {}", report.observations.back().consensus);
+  // One that is alone makes all steps itself.
+  Duration limit = 8 * scenario.patience + 2 * (scenario.workers + 1) * calm;
+  for (const Fault& fault : scenario.faults)
+    limit += fault.at + 2 * fault.lasting +
+             from_seconds(seconds(calm) * scenario.workers * fault.factor) + 1000 * fault.extra;
+  return report.time <= limit ? "" : fmt::format("ended at {:.1f} s", seconds(report.time));
+}
+
 std::string broken_promise(const Draw& draw, const Report& report) {
   if (report.hung) return "hangs";
+  if (strategy_gossips(draw.scenario.strategy))
+    return check_survivors(draw.scenario, report, calm_length(draw));
   std::string broken = check_workers(draw.scenario, report);
   if (broken.empty()) broken = check_time(draw.scenario, report, calm_length(draw));
   if (broken.empty() && all_pass(draw.scenario)) broken = check_completed(draw.scenario, report);

@@ -28,6 +28,12 @@ Draw draw(std::uint64_t seed);
 // - else every worker completes or ends in an IoError that names a peer; and where only lost ones
 //   are to blame, somebody names one of them;
 // - the same seed gives the same hash.
+// Those of one that survives losses:
+// - the run ends, no later than faults and deadlines explain, and everyone that no fault took
+//   completes;
+// - without faults it ends within the budget and what workers do not know of each other yet;
+// - replicas are equal in the end, unless a fault came between;
+// - the same seed gives the same hash.
 struct Verdict {
   std::string broken;  // empty: nothing
   Report report;

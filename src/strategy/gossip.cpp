@@ -133,7 +133,8 @@ Task<> Gossip::background() {
   auto& [changed, clock, model, table, survivors, exchanges, pairing] = *peers_;
   pairing.start();
   for (;;) {
-    if (settled_ || exchanges.engaged()) {
+    const bool engaged = exchanges.engaged();
+    if (settled_ || engaged) {
       co_await changed.wait(exchanges.next_suspension());
       continue;
     }
@@ -191,7 +192,7 @@ Task<> Gossip::whole_state(OptimizerState& state) {
 }
 
 bool Gossip::read_model(Span into) const {
-  if (!peers_ || !started_) return false;
+  if (!peers_ || settled_) return false;
   peers_->model.read(into, worker_.loop().now());
   return true;
 }
