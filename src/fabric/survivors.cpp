@@ -40,6 +40,7 @@ Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
     : fabric_(fabric), up_(up), down_(down) {
   const auto ranks = static_cast<std::size_t>(fabric.size());
   living_.assign(ranks, true);
+  agreed_ = living_;
   contributors_.assign(ranks, false);
   told_.assign(ranks, false);
   pending_.assign(ranks, 0);
@@ -66,12 +67,24 @@ int Survivors::lowest() const {
   return static_cast<int>(std::find(living_.begin(), living_.end(), true) - living_.begin());
 }
 
+// Who does not know yet that a lower rank is lost waits for that one first. So a root that leads in
+// its place waits until they have come to know it, and they then wait for that root longer still.
+Duration Survivors::longest_wait(int root, Duration patience) const {
+  constexpr int kMostDoubts = 3;
+  int doubts = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(root); ++rank)
+    doubts += agreed_[rank] && !living_[rank] ? 1 : 0;
+  const Duration lead = ((2 << std::min(doubts, kMostDoubts)) - 1) * patience;
+  return root == fabric_.rank() ? lead : lead + patience;
+}
+
 // Alone, a rank has nobody left to hear from either.
 void Survivors::end_alone() {
   std::fill(living_.begin(), living_.end(), false);
   std::fill(contributors_.begin(), contributors_.end(), false);
   const auto own = static_cast<std::size_t>(fabric_.rank());
   living_[own] = contributors_[own] = true;
+  agreed_ = living_;
 }
 
 Task<int> Survivors::sum(Span values, Deadline deadline) { return reduce(values, deadline, false); }
@@ -109,7 +122,7 @@ Span Survivors::inbox(Span block, std::size_t count) const {
 }
 
 Task<> Survivors::lead(Span block, Duration patience) {
-  const Deadline deadline = fabric_.loop().now() + patience;
+  const Deadline deadline = fabric_.loop().now() + longest_wait(fabric_.rank(), patience);
   std::fill(contributors_.begin(), contributors_.end(), false);
   contributors_[static_cast<std::size_t>(fabric_.rank())] = true;
   for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
@@ -163,6 +176,7 @@ void Survivors::write_notice(Span notice, Word word, std::int64_t number) const 
 Task<> Survivors::answer(Span block, Deadline deadline) {
   if (fabric_.size() == 1) co_return;
   write_notice(notice_->span(), Word::sum, number_);
+  agreed_ = living_;
   const Operation operation{"send", down_, 0, deadline};
   std::vector<int> open;
   for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
@@ -202,7 +216,7 @@ Task<> Survivors::tell_the_lost(Deadline deadline) {
 
 // Whether this block is over for this rank; else the root is lost.
 Task<bool> Survivors::follow(int root, Span block, Duration patience) {
-  const Deadline deadline = fabric_.loop().now() + 2 * patience;
+  const Deadline deadline = fabric_.loop().now() + longest_wait(root, patience);
   const Span header = header_->span();
   put_count(header.at(kNumber), number_);
   put_count(header.at(kSize), static_cast<std::int64_t>(block.count));
@@ -234,6 +248,7 @@ void Survivors::take(Span notice) {
   const auto living = get_flags(notice.at({kNoticeFlags + flags, flags}), living_.size());
   for (int rank = 0; rank < fabric_.size(); ++rank)
     if (!living[static_cast<std::size_t>(rank)]) lose(rank);
+  agreed_ = living;
 }
 
 }  // namespace skein

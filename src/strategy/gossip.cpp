@@ -165,9 +165,14 @@ Task<> Gossip::settle() {
   if (!peers_ || !started_) co_return;
   settled_ = true;
   peers_->pairing.announce(false);
-  // Proposals and exchanges that are late are left to themselves.
-  while (peers_->pairing.proposing() || peers_->exchanges.engaged())
-    co_await peers_->changed.wait(worker_.loop().now() + kLookAround);
+  // Proposals and exchanges that are late are left to themselves. Others may wait for this worker
+  // with all their patience: no more than a part of it may go by here.
+  const Time latest = worker_.loop().now() + worker_.patience() / 4;
+  while (peers_->pairing.proposing() || peers_->exchanges.engaged()) {
+    const Time now = worker_.loop().now();
+    if (now >= latest) break;
+    co_await peers_->changed.wait(std::min(latest, now + kLookAround));
+  }
   peers_->model.mix(worker_.loop().now());
   copy(worker_.arena().parameters(), peers_->model.x());
 }

@@ -1,0 +1,183 @@
+// gossip and acid on real ranks, without torch: pairing by messages, exchanges while ranks compute,
+// and a rank that dies.
+#include "strategy/gossip.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "conformance/harness.h"
+#include "optimize/adamw.h"
+#include "optimize/sgd.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kElements = 300000;  // more than a block
+constexpr double kRate = 0.01;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw Error(what);
+}
+
+// Every rank starts from its own number and has its own constant gradient.
+float start_of(int rank) { return static_cast<float>(rank); }
+float gradient_of(int rank) { return static_cast<float>(1 + rank); }
+
+struct Rank {
+  Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options,
+       std::unique_ptr<Optimizer> chosen = nullptr)
+      : arena({{"a", kElements}}, [&](std::size_t count) { return fabric.allocate(count); }),
+        optimizer(chosen ? std::move(chosen) : std::make_unique<Sgd>(arena.size(), SgdOptions{})),
+        worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}), trace, 20s, 0, 5),
+        strategy(make_strategy(name, options, worker)) {
+    for (float& x : arena.parameters()) x = start_of(fabric.rank());
+    background = ScopedJob(fabric.loop().spawn(strategy->background()));
+  }
+
+  Task<> step() {
+    co_await strategy->expect(4);
+    co_await worker.loop().sleep_for(2ms);
+    co_await strategy->begin_step(4);
+    for (float& g : arena.gradients()) g = gradient_of(worker.rank());
+    worker.meters.computed(2ms, 4);
+    co_await strategy->end_step(4);
+    ++steps;
+  }
+
+  int steps = 0;
+  NoTrace trace;
+  Arena arena;
+  std::unique_ptr<Optimizer> optimizer;
+  Worker worker;
+  std::unique_ptr<Strategy> strategy;
+  ScopedJob background;
+};
+
+// All ranks that live have the bits of the lowest one.
+Task<> compare_with(Fabric& fabric, int lowest, int dead, Span mine) {
+  constexpr Channel kCheck = 9;
+  const Deadline deadline = fabric.loop().now() + 20s;
+  if (fabric.rank() == lowest) {
+    for (int peer = lowest + 1; peer < fabric.size(); ++peer)
+      if (peer != dead) co_await fabric.send(kCheck, peer, mine, deadline);
+  } else {
+    const auto memory = allocate_on_heap(mine.count);
+    co_await fabric.receive(kCheck, lowest, memory->span(), deadline);
+    require(std::ranges::equal(memory->span(), mine), "replicas differ");
+  }
+}
+
+class GossipOf : public testing::TestWithParam<std::tuple<World, int, std::string>> {
+ protected:
+  const World& world() const { return std::get<0>(GetParam()); }
+  int size() const { return std::get<1>(GetParam()); }
+  const std::string& strategy() const { return std::get<2>(GetParam()); }
+  void run_all_but(int dead, const Body& body) {
+    const auto outcomes = world().run(size(), body);
+    for (int r = 0; r < size(); ++r) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
+      if (r == dead)
+        EXPECT_EQ(outcome.signal, SIGKILL);
+      else
+        EXPECT_TRUE(outcome.ok) << "rank " << r << ": " << outcome.error;
+    }
+  }
+};
+
+// Averaging neither makes nor loses anything: the mean of the models moves by the mean of the
+// gradients alone, whatever was on the wire when. The tolerance is that of some hundred roundings.
+TEST_P(GossipOf, TheMeanMovesByGradientsAlone) {
+  run_all_but(-1, [&](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, strategy(), {{"rate", "2"}});
+    for (int step = 0; step < 40; ++step) co_await rank.step();
+    co_await rank.strategy->flush();
+    require(rank.worker.progress.steps == 40, "steps");
+    double mean = 0;
+    for (int r = 0; r < fabric.size(); ++r)
+      mean += (start_of(r) - 40 * kRate * static_cast<double>(gradient_of(r))) / fabric.size();
+    for (const float x : rank.arena.parameters().at({0, kElements}))
+      require(std::abs(x - mean) < 1e-4, std::to_string(x) + " for " + std::to_string(mean));
+    co_await compare_with(fabric, 0, -1, rank.arena.parameters());
+    const nlohmann::json figures = rank.strategy->figures();
+    require(figures["initiated"].get<int>() + figures["accepted"].get<int>() > 10, figures.dump());
+    require(figures["dead"].empty() && figures["connected"].get<bool>(), figures.dump());
+  });
+}
+
+TEST_P(GossipOf, GoesOnWithoutARankThatDies) {
+  const int dead = size() - 1;
+  run_all_but(dead, [&, dead](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, strategy(), {{"topology", "complete"}});
+    for (int step = 0; step < 30; ++step) {
+      if (fabric.rank() == dead && step == 10) co_await world().die(fabric);
+      co_await rank.step();
+    }
+    co_await rank.strategy->flush();
+    co_await compare_with(fabric, 0, dead, rank.arena.parameters());
+    require(rank.strategy->figures()["dead"] == nlohmann::json::array({dead}), "others are dead");
+  });
+}
+
+// Samples of all, and a wish to stop, reach everyone through neighbours.
+TEST_P(GossipOf, AllLearnOfSamplesAndOfAWishToStop) {
+  run_all_but(-1, [&](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, strategy(), {});
+    while (rank.worker.progress.samples < 4 * 20 * fabric.size()) co_await rank.step();
+    rank.worker.wants_to_stop = fabric.rank() == 1;
+    while (!rank.worker.all_stop && rank.steps < 10000) co_await rank.step();
+    co_await rank.strategy->flush();
+    require(rank.worker.all_stop, "never stopped");
+    co_await compare_with(fabric, 0, -1, rank.arena.parameters());
+  });
+}
+
+// Each evaluates its own model while the others go on.
+TEST_P(GossipOf, SettledItLeavesTheParametersAlone) {
+  run_all_but(-1, [&](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, strategy(), {{"rate", "2"}});
+    for (int round = 0; round < 4; ++round) {
+      for (int step = 0; step < 5 + fabric.rank(); ++step) co_await rank.step();
+      co_await rank.strategy->settle();
+      const Span model = rank.arena.parameters();
+      const std::vector<float> before(model.begin(), model.end());
+      co_await fabric.loop().sleep_for(20ms);
+      require(std::ranges::equal(model, before), "the model changed");
+    }
+    co_await rank.strategy->flush();
+    co_await compare_with(fabric, 0, -1, rank.arena.parameters());
+  });
+}
+
+TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
+  run_all_but(-1, [&](Fabric& fabric) -> Task<> {
+    auto adamw = std::make_unique<Adamw>((kElements + 15) / 16 * 16, AdamwOptions{});
+    Rank rank(fabric, strategy(), {{"momentum", "averaged"}, {"rate", "2"}}, std::move(adamw));
+    for (int step = 0; step < 40; ++step) co_await rank.step();
+    // Constant gradients: alone, each rank's mean of them would be (1 − β1^40) times its own.
+    const float mean = rank.optimizer->state().at("exp_avg")[0];
+    const double alone = 0.985 * static_cast<double>(gradient_of(fabric.rank()));
+    require(std::abs(mean - alone) > 0.02, "state " + std::to_string(mean) + " is its own");
+    require(rank.optimizer->state().at("exp_avg_sq")[0] >= 0, "a negative square");
+    co_await rank.strategy->flush();
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
+         std::get<2>(info.param);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, GossipOf,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(3, 4),
+                                          testing::Values("gossip", "acid")),
+                         name_of);
+
+}  // namespace
+}  // namespace skein::conformance
