@@ -67,15 +67,18 @@ int Survivors::lowest() const {
   return static_cast<int>(std::find(living_.begin(), living_.end(), true) - living_.begin());
 }
 
-// Who does not know yet that a lower rank is lost waits for that one first. So a root that leads in
-// its place waits until they have come to know it, and they then wait for that root longer still.
+// Who does not know yet that a lower rank is lost waits for that one first. A root that leads in
+// its place may begin so much later than those who know it, and others come so much later to it:
+// with W(d) the wait for a root before which d are in doubt, and L(d) that root's own,
+// L(d) = 1 + Σ W(k < d) and W(d) = L(d) + 1 + Σ W(k < d), which gives 3^d and 2 · 3^d.
 Duration Survivors::longest_wait(int root, Duration patience) const {
   constexpr int kMostDoubts = 3;
   int doubts = 0;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(root); ++rank)
     doubts += agreed_[rank] && !living_[rank] ? 1 : 0;
-  const Duration lead = ((2 << std::min(doubts, kMostDoubts)) - 1) * patience;
-  return root == fabric_.rank() ? lead : lead + patience;
+  Duration wait = root == fabric_.rank() ? patience : 2 * patience;
+  for (int i = 0; i < std::min(doubts, kMostDoubts); ++i) wait *= 3;
+  return wait;
 }
 
 // Alone, a rank has nobody left to hear from either.

@@ -28,9 +28,9 @@ class Survivors {
   void lose(int rank);
 
   // Adds up `values` over the living, in place; returns how many contributed. The lowest rank waits
-  // for each of the others until `deadline`, they twice as long for it, block by block; twice that
-  // for each lower rank that some may not know to be lost. A rank that fails between two blocks (of
-  // 256 Ki elements) has contributed to the first alone.
+  // for each of the others until `deadline`, they twice as long for it, block by block; three
+  // times that for each lower rank that some may not know to be lost. A rank that fails between two
+  // blocks (of 256 Ki elements) has contributed to the first alone.
   Task<int> sum(Span values, Deadline deadline);
 
   // The same, divided by how many contributed, for each block.
@@ -59,7 +59,7 @@ class Survivors {
   Fabric& fabric_;
   Channel up_, down_;
   std::vector<bool> living_, contributors_, told_;
-  std::vector<bool> agreed_;  // who lived, as all have heard
+  std::vector<bool> agreed_;            // who lived, as all have heard
   std::vector<std::int64_t> pending_;   // number of the block that a rank has announced; 0: none
   std::vector<std::size_t> announced_;  // and its size
   std::int64_t number_ = 0;             // of the present block; the same on all ranks

@@ -213,7 +213,7 @@ std::string check_survivors(const Scenario& scenario, const Report& report, Dura
   // One that is alone makes all steps itself.
   Duration limit = 8 * scenario.patience + 2 * (scenario.workers + 1) * calm;
   for (const Fault& fault : scenario.faults)
-    limit += fault.at + 2 * fault.lasting +
+    limit += 2 * limit + fault.at + 2 * fault.lasting +
              from_seconds(seconds(calm) * scenario.workers * fault.factor) + 1000 * fault.extra;
   return report.time <= limit ? "" : fmt::format("ended at {:.1f} s", seconds(report.time));
 }

@@ -55,7 +55,7 @@ Exchanges::Exchanges(Worker& worker, Channel channel, LiveModel& model, bool sta
       states_(states),
       changed_(changed),
       host_(host),
-      durations_(worker.patience(), kLeastDuration, worker.patience()) {
+      durations_(worker.patience() / 4, kLeastDuration, worker.patience()) {
   take_snapshot().used = false;  // memory that is always needed is taken at once
 }
 

@@ -152,6 +152,10 @@ bool Gossip::is_free_for(int peer) const {
          !peers_->exchanges.open_with(peer);
 }
 
+bool Gossip::is_stuck_with(int peer) const {
+  return peers_->exchanges.open_with(peer) && !peers_->exchanges.engaged();
+}
+
 void Gossip::agreed(int peer, bool own_proposal) {
   if (own_proposal) ++begun_;
   peers_->exchanges.begin(peer, own_proposal);

@@ -52,6 +52,7 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   struct Peers;
 
   bool is_free_for(int peer) const override;
+  bool is_stuck_with(int peer) const override;
   void agreed(int peer, bool own_proposal) override;
   void lost(int peer) override;
   void failed(int peer) override;

@@ -202,8 +202,9 @@ Duration Pairing::pause(Duration exchange) {
 }
 
 bool Pairing::has_company() const {
-  return std::any_of(neighbours_.begin(), neighbours_.end(), [](const auto& each) {
-    return each->lives && each->takes_part && !(each->proposal && each->proposal->late);
+  return std::any_of(neighbours_.begin(), neighbours_.end(), [this](const auto& each) {
+    return each->lives && each->takes_part && !(each->proposal && each->proposal->late) &&
+           !host_.is_stuck_with(each->rank);
   });
 }
 

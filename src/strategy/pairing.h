@@ -27,6 +27,8 @@ class Pairing {
     virtual ~Host() = default;
     // Whether an exchange with `peer` may begin now.
     virtual bool is_free_for(int peer) const = 0;
+    // Whether an exchange with `peer` goes on that is late.
+    virtual bool is_stuck_with(int peer) const = 0;
     // An exchange has been agreed on: `peer` begins it too. Even if this worker is not free.
     virtual void agreed(int peer, bool own_proposal) = 0;
     virtual void lost(int peer) = 0;

@@ -92,7 +92,9 @@ class GossipOf : public testing::TestWithParam<std::tuple<World, int, std::strin
 };
 
 // Averaging neither makes nor loses anything: the mean of the models moves by the mean of the
-// gradients alone, whatever was on the wire when. The tolerance is that of some hundred roundings.
+// gradients alone, whatever was on the wire when. The tolerance is that of some hundred roundings;
+// with momentum it is x + x̃ that keeps its mean, from which that of x differs a little where the
+// two sides of an exchange mix at different times.
 TEST_P(GossipOf, TheMeanMovesByGradientsAlone) {
   run_all_but(-1, [&](Fabric& fabric) -> Task<> {
     Rank rank(fabric, strategy(), {{"rate", "2"}});
@@ -103,7 +105,8 @@ TEST_P(GossipOf, TheMeanMovesByGradientsAlone) {
     for (int r = 0; r < fabric.size(); ++r)
       mean += (start_of(r) - 40 * kRate * static_cast<double>(gradient_of(r))) / fabric.size();
     for (const float x : rank.arena.parameters().at({0, kElements}))
-      require(std::abs(x - mean) < 1e-4, std::to_string(x) + " for " + std::to_string(mean));
+      require(std::abs(x - mean) < (strategy() == "acid" ? 5e-3 : 1e-4),
+              std::to_string(x) + " for " + std::to_string(mean));
     co_await compare_with(fabric, 0, -1, rank.arena.parameters());
     const nlohmann::json figures = rank.strategy->figures();
     require(figures["initiated"].get<int>() + figures["accepted"].get<int>() > 10, figures.dump());
