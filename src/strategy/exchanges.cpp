@@ -209,6 +209,11 @@ Time Exchanges::next_suspension() const {
   return next;
 }
 
+bool Exchanges::open() const {
+  return std::any_of(exchanges_.begin(), exchanges_.end(),
+                     [](const auto& each) { return !each->over; });
+}
+
 bool Exchanges::open_with(int peer) const {
   return std::any_of(exchanges_.begin(), exchanges_.end(),
                      [&](const auto& each) { return !each->over && each->peer == peer; });

@@ -42,6 +42,7 @@ class Exchanges {
 
   // Whether one goes on that is not late. One that is late goes on by itself, if it can.
   bool engaged();
+  bool open() const;  // any, late or not
   bool open_with(int peer) const;
   Time next_suspension() const;  // kNever: there is none to come
 

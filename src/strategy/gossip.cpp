@@ -165,25 +165,30 @@ void Gossip::lost(int peer) { peers_->survivors.lose(peer); }
 
 void Gossip::failed(int peer) { peers_->pairing.lose(peer); }
 
-Task<> Gossip::settle() {
-  if (!peers_ || !started_) co_return;
+// Others may wait for this worker with all their patience: no more than a part of it may go by
+// here.
+Task<> Gossip::come_to_rest(bool even_late_ones) {
   settled_ = true;
-  peers_->pairing.announce(false);
-  // Proposals and exchanges that are late are left to themselves. Others may wait for this worker
-  // with all their patience: no more than a part of it may go by here.
+  auto& [changed, clock, model, table, survivors, exchanges, pairing] = *peers_;
+  pairing.announce(false);
   const Time latest = worker_.loop().now() + worker_.patience() / 4;
-  while (peers_->pairing.proposing() || peers_->exchanges.engaged()) {
+  while (pairing.proposing() || exchanges.engaged() || (even_late_ones && exchanges.open())) {
     const Time now = worker_.loop().now();
     if (now >= latest) break;
-    co_await peers_->changed.wait(std::min(latest, now + kLookAround));
+    co_await changed.wait(std::min(latest, now + kLookAround));
   }
-  peers_->model.mix(worker_.loop().now());
-  copy(worker_.arena().parameters(), peers_->model.x());
+  model.mix(worker_.loop().now());
+  copy(worker_.arena().parameters(), model.x());
 }
 
+Task<> Gossip::settle() {
+  if (peers_ && started_) co_await come_to_rest(false);
+}
+
+// An exchange that only one side has applied would stay in the mean for ever.
 Task<> Gossip::flush() {
   if (!peers_) co_return;
-  co_await settle();
+  if (started_) co_await come_to_rest(true);
   const Span parameters = worker_.arena().parameters();
   co_await peers_->survivors.mean(parameters, worker_.deadline());
   for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);

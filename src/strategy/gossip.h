@@ -58,6 +58,7 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   void failed(int peer) override;
 
   void wake();
+  Task<> come_to_rest(bool even_late_ones);
   Task<> update();
   void count_samples(std::int64_t samples);
   Task<> catch_up();
