@@ -19,6 +19,11 @@ std::unique_ptr<Memory> allocate_like(Span model, std::size_t count, const Alloc
   return model.device == Device::absent ? allocate_absent(count) : allocate(count);
 }
 
+// As Skein's and torch's optimizers name them.
+bool holds_squares(const std::string& state) {
+  return state.find("sq") != std::string::npos || state == "sum";
+}
+
 }  // namespace
 
 struct Exchanges::Part {
@@ -186,7 +191,7 @@ void Exchanges::apply(const Exchange& exchange, std::size_t part, Range range, S
   const Span live = state.live.at(range);
   axpy(live, 0.5F, theirs);
   // What decayed here meanwhile must not leave a mean of squares below zero.
-  if (state.name.ends_with("_sq"))
+  if (holds_squares(state.name))
     for (float& value : live) value = std::max(value, 0.0F);
 }
 
