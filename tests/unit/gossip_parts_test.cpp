@@ -1,0 +1,136 @@
+// The parts of gossip by themselves: when averagings are due, how x and x̃ mix, what tables know.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "strategy/averaging_clock.h"
+#include "strategy/expectation.h"
+#include "strategy/gossip_plan.h"
+#include "strategy/live_model.h"
+#include "strategy/sample_table.h"
+
+namespace skein {
+namespace {
+
+using namespace std::chrono_literals;
+
+Time at(Duration time) { return Time() + time; }
+
+TEST(AveragingClock, KeepsItsRateInGradientsWhateverTheyTake) {
+  for (const auto schedule : {AveragingClock::Schedule::poisson, AveragingClock::Schedule::fixed}) {
+    AveragingClock clock(0.5, schedule, Rng(3));
+    Time now{};
+    for (int step = 0; step < 4000; ++step) {
+      clock.step_begins(now);
+      const Duration taken = step % 2 == 0 ? 10ms : 70ms;
+      now += taken;
+      clock.step_ends(taken);
+    }
+    EXPECT_NEAR(static_cast<double>(clock.due(now)), 2000, 100);
+  }
+}
+
+TEST(AveragingClock, NothingIsDueBeyondTheEndOfAStepThatTakesLong) {
+  AveragingClock clock(1, AveragingClock::Schedule::fixed, Rng(3));
+  clock.step_begins(at(0ms));
+  EXPECT_EQ(clock.next(), kNever) << "nobody knows yet how long a gradient takes";
+  clock.step_ends(10ms);
+  EXPECT_EQ(clock.due(at(10ms)), 1);
+  clock.step_begins(at(10ms));
+  EXPECT_EQ(clock.due(clock.next() - 10us), 1);
+  EXPECT_EQ(clock.due(clock.next()), 2) << "where a timer would wake, it is due";
+  EXPECT_EQ(clock.due(at(10s)), 2);
+  EXPECT_EQ(clock.next(), kNever);
+}
+
+TEST(Expectation, LearnsWhatIsOrdinary) {
+  Expectation expectation(1s, 20ms, 60s);
+  EXPECT_EQ(expectation.limit(), 1s);
+  for (int i = 0; i < 50; ++i) expectation.saw(100ms + 10ms * (i % 2));
+  EXPECT_GT(expectation.limit(), 120ms);
+  EXPECT_LT(expectation.limit(), 200ms);
+  for (int i = 0; i < 50; ++i) expectation.saw(1ms);
+  EXPECT_EQ(expectation.limit(), 20ms);
+  for (int i = 0; i < 50; ++i) expectation.saw(1000s);
+  EXPECT_EQ(expectation.limit(), 60s);
+}
+
+// x ← ½(1+e) x + ½(1−e) x̃ with e = exp(−2ηΔ), against the formula in double precision.
+TEST(LiveModel, MixesAsTheEquationsSay) {
+  const double eta = 0.3;
+  Arena arena({{"a", 16}}, allocate_on_heap);
+  for (float& x : arena.parameters()) x = 1;
+  LiveModel model(arena, eta, 2);
+  model.start(at(0ms));
+  const auto memory = allocate_on_heap(16);
+  for (float& d : memory->span()) d = 4;
+  model.average(at(1s), 0, memory->span());  // time stands still: x = 3, x̃ = 9
+  EXPECT_EQ(model.x()[0], 3);
+  EXPECT_EQ(arena.plane("x~")[0], 9);
+  model.set_seconds_per_gradient(2);
+  const double e = std::exp(-2 * eta * 1.5);
+  const auto seen = allocate_on_heap(16);
+  model.read(seen->span(), at(3s));
+  model.mix(at(3s));
+  EXPECT_NEAR(model.x()[0], 0.5 * (1 + e) * 3 + 0.5 * (1 - e) * 9, 1e-5);
+  EXPECT_NEAR(arena.plane("x~")[0], 0.5 * (1 - e) * 3 + 0.5 * (1 + e) * 9, 1e-5);
+  EXPECT_NEAR(seen->span()[0], model.x()[0], 1e-6);
+  EXPECT_NEAR(model.x()[0] + arena.plane("x~")[0], 12, 1e-5);
+}
+
+// However long a stall: as after five gradients.
+TEST(LiveModel, AStallDoesNotWipeOutTheMomentum) {
+  Arena arena({{"a", 16}}, allocate_on_heap);
+  LiveModel model(arena, 0.01, 2);
+  model.start(at(0ms));
+  model.set_seconds_per_gradient(1);
+  for (float& x : arena.plane("x~")) x = 2;
+  model.mix(at(1000s));
+  EXPECT_NEAR(model.x()[0], 1 - std::exp(-2 * 0.01 * 5), 1e-5);
+}
+
+TEST(LiveModel, AnUpdateChangesBothAlike) {
+  Arena arena({{"a", 40000}}, allocate_on_heap);
+  LiveModel model(arena, 0.5, 2);
+  model.start(at(0ms));
+  model.step(at(0ms), [&](Range range) {
+    for (std::size_t i = range.offset; i < range.end(); ++i)
+      model.x()[i] -= static_cast<float>(i % 9);
+  });
+  for (const std::size_t i : {0u, 5u, 16384u, 39999u}) {
+    EXPECT_EQ(model.x()[i], -static_cast<float>(i % 9));
+    EXPECT_EQ(arena.plane("x~")[i], model.x()[i]);
+  }
+}
+
+TEST(SampleTable, MergesByMaximumAndCountsExactly) {
+  const std::int64_t many = (std::int64_t{1} << 40) + 12345;
+  SampleTable a(3), b(3);
+  a.add(0, many);
+  a.add(1, 5);
+  b.add(1, 7);
+  b.add(2, 1);
+  b.stop = true;
+  std::vector<float> row(a.floats());
+  b.write({row.data(), row.size()});
+  a.merge({row.data(), row.size()});
+  EXPECT_EQ(a.sum(), many + 8);
+  EXPECT_EQ(a.of(1), 7);
+  EXPECT_TRUE(a.stop);
+  a.write({row.data(), row.size()});
+  b.merge({row.data(), row.size()});
+  EXPECT_EQ(b.sum(), a.sum());
+}
+
+TEST(GossipPlan, KnowsWhenTheRestFallsApart) {
+  const GossipPlan ring(GossipOptions({}, true), true, 8, 1);
+  std::vector<bool> lost(8);
+  EXPECT_TRUE(ring.connected_without(lost));
+  lost[0] = true;
+  EXPECT_TRUE(ring.connected_without(lost));
+  lost[4] = true;
+  EXPECT_FALSE(ring.connected_without(lost));
+}
+
+}  // namespace
+}  // namespace skein
