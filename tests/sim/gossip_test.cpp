@@ -17,8 +17,6 @@ TEST(Gossip, KeepsItsRate) {
   for (const char* graph : {"ring", "complete", "exponential", "torus", "star"})
     for (const char* rate : {"0.5", "1", "2"})
       for (const char* schedule : {"poisson", "fixed"}) {
-        // The centre of a star takes part in everything: 15 times as much as the others.
-        if (std::string(graph) == "star" && std::string(rate) == "2") continue;
         Scenario scenario = gossip_scenario(
             "acid", 16, 600, {{"topology", graph}, {"rate", rate}, {"schedule", schedule}});
         scenario.jitter = 0.2;
