@@ -70,18 +70,33 @@ Task<> Gossip::begin_step(std::int64_t) {
 }
 
 Task<> Gossip::end_step(std::int64_t samples) {
-  if (peers_) {
+  if (peers_ && samples > 0) {
     peers_->clock.step_ends(worker_.meters.compute);
     peers_->model.set_seconds_per_gradient(peers_->clock.seconds_per_gradient());
   }
-  co_await update();
+  if (samples > 0)
+    co_await update();
+  else if (peers_)
+    co_await wait_for_news();
   count_samples(samples);
   if (!peers_) co_return;
   peers_->changed.notify_all();
   co_await catch_up();
+  refresh();
+  peers_->clock.step_begins(worker_.loop().now());
+}
+
+// A worker that has no samples left goes on averaging with the others.
+Task<> Gossip::wait_for_news() {
+  const Time latest = worker_.loop().now() + kLookAround;
+  const std::int64_t known = peers_->table.sum();
+  while (peers_->table.sum() == known && !peers_->table.stop && worker_.loop().now() < latest)
+    co_await peers_->changed.wait(latest);
+}
+
+void Gossip::refresh() {
   peers_->model.mix(worker_.loop().now());
   copy(worker_.arena().parameters(), peers_->model.x());
-  peers_->clock.step_begins(worker_.loop().now());
 }
 
 Task<> Gossip::update() {
@@ -177,8 +192,7 @@ Task<> Gossip::come_to_rest(bool even_late_ones) {
     if (now >= latest) break;
     co_await changed.wait(std::min(latest, now + kLookAround));
   }
-  model.mix(worker_.loop().now());
-  copy(worker_.arena().parameters(), model.x());
+  refresh();
 }
 
 Task<> Gossip::settle() {

@@ -31,6 +31,7 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
   bool equal_replicas() const override { return worker_.size() == 1; }
+  bool local_state() const override { return worker_.size() > 1; }
   bool survives_losses() const override { return true; }
   Task<> expect(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
@@ -60,6 +61,8 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   void wake();
   Task<> come_to_rest(bool even_late_ones);
   Task<> update();
+  Task<> wait_for_news();
+  void refresh();
   void count_samples(std::int64_t samples);
   Task<> catch_up();
   std::int64_t lag() const;
