@@ -59,8 +59,12 @@ class StrategySpec {
     return options[key] = value, *this;
   }
 
+  // Of what a strategy draws at random; the same on all workers.
+  StrategySpec& seed(std::uint64_t value) { return seed_ = value, *this; }
+
   std::string name;
   std::map<std::string, std::string> options;
+  std::uint64_t seed_ = 0;
 };
 
 // Synchronous SGD. Options: fusion = auto | none | SIZE, balance = true | false, overlap = true |
@@ -75,5 +79,17 @@ inline StrategySpec dear() { return StrategySpec("dear"); }
 // gradients and decides when weights change. Options: lr_scaling = none | linear | sqrt,
 // reference_batch = N, warmup_rounds = N, max_micro_batches = N.
 inline StrategySpec abs() { return StrategySpec("abs"); }
+
+// Local SGD, with models averaged in the background (options: period = N or period_ms = N, warmup =
+// SAMPLES, average_momentum = true | false) or with a pause (period = N).
+inline StrategySpec lasgd() { return StrategySpec("lasgd"); }
+inline StrategySpec local() { return StrategySpec("local"); }
+
+// Averaging with one neighbour at a time, with a continuous momentum or without. Goes on when
+// workers are lost. Options: topology = ring | complete | exponential | torus | star |
+// random-regular:D | FILE, rate = R, schedule = poisson | fixed, max_lag = N, momentum = local |
+// averaged, and strength = S of acid.
+inline StrategySpec acid() { return StrategySpec("acid"); }
+inline StrategySpec gossip() { return StrategySpec("gossip"); }
 
 }  // namespace skein

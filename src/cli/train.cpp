@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/train_options.h"
 #include "cli/workers.h"
+#include "strategy/registry.h"
 #include "train/train.h"
 
 namespace skein {
@@ -44,6 +45,7 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 
 int launch_workers(const Invocation& invocation, const TrainOptions& options) {
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
+  launch.go_on = strategy_gossips(options.strategy);  // they survive losses
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   launch.resume_hint = [&] { return resume_command(invocation, options); };
   return skein::launch(launch);

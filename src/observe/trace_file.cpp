@@ -96,6 +96,7 @@ void TraceRecorder::join_parts(const std::filesystem::path& path, int size) {
   for (int rank = 0; rank < size; ++rank) {
     const auto part_path = part_of(path, rank);
     std::ifstream file(part_path);
+    if (!file) continue;  // a worker that was lost
     Json part = Json::parse(file);
     std::filesystem::remove(part_path);
     dropped += part["dropped"].get<std::size_t>();

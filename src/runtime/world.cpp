@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
+#include "kernels/kernels.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
@@ -36,6 +39,7 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
       fabric_(make_fabric(loop_, options, placement)) {
   fabric_->observe(this);
   courier_ = std::make_unique<Courier>(loop_, fabric_->events());
+  present_.assign(static_cast<std::size_t>(placement.size), true);
 }
 
 World::Impl::~Impl() {
@@ -46,6 +50,39 @@ World::Impl::~Impl() {
 void World::Impl::fail(const std::string& reason, int lost_peer) {
   board_.fail(reason, lost_peer);
   fabric_->fail(reason);
+}
+
+void World::Impl::tolerate_losses() {
+  if (fabric_->size() > 1)
+    survivors_ = std::make_unique<Survivors>(*fabric_, kUpChannel, kDownChannel);
+}
+
+namespace {
+
+// A task whose result nobody needs: who took part is asked for afterwards.
+Task<> ended(Task<int> task) { co_await task; }
+
+}  // namespace
+
+void World::Impl::sum(Span values) {
+  if (!survivors_) return courier_->wait(fabric_->all_reduce(kOwnChannel, values, deadline()));
+  courier_->wait(ended(survivors_->sum(values, deadline())));
+  present_ = survivors_->contributors();
+}
+
+void World::Impl::sum_small(Span values) {
+  if (survivors_) return sum(values);
+  courier_->wait(fabric_->all_reduce_small(kOwnChannel, values, deadline()));
+}
+
+void World::Impl::mean(Span values) {
+  sum(values);
+  const auto count = std::count(present_.begin(), present_.end(), true);
+  if (count > 1) scale(values, 1 / static_cast<float>(count));
+}
+
+int World::Impl::leader() const {
+  return static_cast<int>(std::find(present_.begin(), present_.end(), true) - present_.begin());
 }
 
 World World::join(const JoinOptions& options) {
@@ -61,13 +98,11 @@ int World::rank() const { return impl_->fabric().rank(); }
 int World::size() const { return impl_->fabric().size(); }
 std::string World::fabric() const { return impl_->fabric().name(); }
 
-void World::barrier() {
-  impl_->courier().wait(impl_->fabric().barrier(Impl::kOwnChannel, impl_->deadline()));
-}
+void World::barrier() { sum({}); }
 
 std::vector<double> World::sum(const std::vector<double>& values) {
   // A double travels as three floats, which together hold all its bits; each is summed by itself.
-  const auto memory = allocate_on_heap(3 * values.size());
+  const auto memory = allocate_on_heap(3 * values.size() + 1);
   const Span parts = memory->span();
   for (std::size_t i = 0; i < values.size(); ++i) {
     double rest = values[i];
@@ -76,8 +111,7 @@ std::vector<double> World::sum(const std::vector<double>& values) {
       rest -= static_cast<double>(parts[3 * i + k]);
     }
   }
-  impl_->courier().wait(
-      impl_->fabric().all_reduce_small(Impl::kOwnChannel, parts, impl_->deadline()));
+  impl_->sum_small(parts);
   std::vector<double> sums(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t k = 3; k-- > 0;) sums[i] += static_cast<double>(parts[3 * i + k]);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/loop.h"
 #include "fabric/fabric.h"
+#include "fabric/survivors.h"
 #include "launch/board.h"
 #include "launch/environment.h"
 #include "runtime/courier.h"
@@ -27,10 +29,28 @@ class World::Impl final : public WaitObserver {
 
   void fail(const std::string& reason, int lost_peer);
 
+  // From now on sums and barriers are of the workers that live, and do not fail when one is lost.
+  // All workers call it at the same place.
+  void tolerate_losses();
+
+  // Adds up `values`, or takes their mean, over the workers (the living ones, where losses are
+  // tolerated), in place.
+  void sum(Span values);
+  void mean(Span values);
+  void sum_small(Span values);  // where latency is all that counts
+
+  // Who took part in the last of these, by rank; all, where losses are not tolerated.
+  const std::vector<bool>& present() const { return present_; }
+
+  // The lowest of them: the one that speaks and writes files for all.
+  int leader() const;
+
   // Channels: strategies count from 0 up, the world's own operations use the last, and a queue of
   // data blocks the one before.
   static constexpr Channel kOwnChannel = kChannels - 1;
   static constexpr Channel kQueueChannel = kChannels - 2;
+  static constexpr Channel kUpChannel = kChannels - 3;
+  static constexpr Channel kDownChannel = kChannels - 4;
 
   void waiting(const char* operation, int peer) override { board_.set_waiting(peer, operation); }
   void resumed() override { board_.clear_waiting(); }
@@ -42,6 +62,8 @@ class World::Impl final : public WaitObserver {
   Loop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Courier> courier_;
+  std::unique_ptr<Survivors> survivors_;  // where losses are tolerated
+  std::vector<bool> present_;
 };
 
 }  // namespace skein

@@ -46,8 +46,9 @@ void Distributed::flush() { impl_->flush(); }
 void Distributed::save(const std::string& path) {
   flush();
   const auto tensors = impl_->tensors_to_save();
-  if (impl_->world().rank() == 0) write_safetensors(path, tensors);
-  impl_->world().barrier();
+  World& world = impl_->world();
+  if (world.rank() == world.impl().leader()) write_safetensors(path, tensors);
+  world.barrier();
   impl_->after_flush();
 }
 

@@ -20,11 +20,12 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
       binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
       optimizer_(make_optimizer_(binding_)),
       worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
-              world.impl().options().patience, clip),
+              world.impl().options().patience, clip, strategy.seed_),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       registered_(static_cast<std::size_t>(binding_.slots())),
       arrivals_(static_cast<std::size_t>(binding_.slots())) {
   start_from_rank_0();
+  if (strategy_->survives_losses()) world.impl().tolerate_losses();
   install_hooks();
   std::iota(registered_.begin(), registered_.end(), 0);
   if (strategy_->wants_order_of_reads()) read_order_ = std::make_unique<ReadOrder>(binding_);
@@ -220,9 +221,7 @@ std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
   const Span own = binding_.arena().parameters();
   auto mean = allocate_on_heap(own.count);
   copy(mean->span(), own);
-  courier().wait(
-      fabric().all_reduce(World::Impl::kOwnChannel, mean->span(), world_.impl().deadline()));
-  scale(mean->span(), 1 / static_cast<float>(world_.size()));
+  world_.impl().mean(mean->span());
   return mean;
 }
 
@@ -290,10 +289,7 @@ std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   std::vector<NamedTensor> result;
   if (!flat.empty()) {
     torch::Tensor all = torch::cat(flat).contiguous();
-    courier().wait(fabric().all_reduce(
-        World::Impl::kOwnChannel, {all.data_ptr<float>(), static_cast<std::size_t>(all.numel())},
-        world_.impl().deadline()));
-    if (world_.size() > 1) all.div_(world_.size());
+    world_.impl().mean({all.data_ptr<float>(), static_cast<std::size_t>(all.numel())});
     std::int64_t offset = 0;
     for (const NamedTensor& each : binding_.float_buffers()) {
       const std::int64_t count = each.tensor.numel();
@@ -305,7 +301,7 @@ std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   }
   for (const NamedTensor& each : binding_.integer_buffers()) {
     torch::Tensor copy = each.tensor.detach().clone();
-    broadcast(copy);
+    if (!strategy_->survives_losses()) broadcast(copy);  // rank 0 may be gone
     result.push_back({each.name, copy});
   }
   return result;

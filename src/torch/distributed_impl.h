@@ -49,7 +49,8 @@ class Distributed::Impl {
   int reordered() const { return reordered_; }
 
   // This module's buffers as they should be saved: floating-point ones averaged over the workers,
-  // integer ones those of rank 0. Copies; the live ones stay as they are. All workers call it.
+  // integer ones those of rank 0 (its own, where rank 0 may be gone). Copies; the live ones stay as
+  // they are. All workers call it.
   std::vector<NamedTensor> averaged_buffers();
 
   // The module's tensors under their names, with those buffers, or `buffers`, in place of the live
@@ -73,6 +74,11 @@ class Distributed::Impl {
   Duration exposed_communication() const { return exposed_; }
   // What steps spent on updates while the user waited for them.
   Duration update_time() const { return updated_; }
+
+  // Calls `look` while nothing else touches the strategy.
+  void look_at(const std::function<void(const Strategy&)>& look) {
+    courier().with_loop([&] { look(*strategy_); });
+  }
 
   void trace_to(Trace* trace) { trace_.target = trace; }
 

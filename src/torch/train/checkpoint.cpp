@@ -198,16 +198,17 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   run.flush();
   const auto tensors = run.tensors_to_save();
   const OptimizerState optimizer = run.optimizer_state();
+  const bool leads = world.rank() == world.impl().leader();
   const fs::path folder = out / "checkpoints";
   const fs::path unfinished = folder / fmt::format("unfinished-{}", state.progress.samples);
   const fs::path finished = folder / std::to_string(state.progress.samples);
-  if (world.rank() == 0) {
+  if (leads) {
     remove_unfinished(folder);
     fs::create_directories(unfinished);
   }
   world.barrier();
   save_own(rank_path(unfinished, world.rank()), run, state);
-  if (world.rank() == 0) {
+  if (leads) {
     write_safetensors(unfinished / "model.safetensors", tensors);
     write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run, optimizer));
     const Json json{{"samples", state.progress.samples},
@@ -223,7 +224,7 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
     write_whole(unfinished / "state.json", json.dump(2) + "\n");
   }
   world.barrier();
-  if (world.rank() == 0) {
+  if (leads) {
     fs::remove_all(finished);
     fs::rename(unfinished, finished);
     auto all = checkpoints_in(folder);
@@ -268,7 +269,8 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
            optimizer_tensors(run, optimizer));
   restore_state(run.optimizer(), optimizer);
   const int workers = json.value("workers", 0);
-  if (workers == run.world().size())
+  // One that was lost before the checkpoint was made has left nothing of its own either.
+  if (workers == run.world().size() && fs::exists(rank_path(checkpoint, run.world().rank())))
     load_own(rank_path(checkpoint, run.world().rank()), run, state);
   else if (run.world().rank() == 0)
     return_blocks(checkpoint, workers, state.queue);

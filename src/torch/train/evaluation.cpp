@@ -55,6 +55,14 @@ class LentParameters {
   std::unique_ptr<Memory> kept_;
 };
 
+// Among the workers that are there.
+Share own_share(World& world, std::int64_t samples) {
+  const std::vector<bool>& present = world.impl().present();
+  const auto before = std::count(present.begin(), present.begin() + world.rank(), true);
+  const auto all = std::count(present.begin(), present.end(), true);
+  return share_of(even_shares(samples, static_cast<int>(all)), static_cast<int>(before));
+}
+
 }  // namespace
 
 Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
@@ -66,7 +74,7 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
   const LentBuffers lent(run.binding(), buffers());
   const torch::NoGradGuard no_grad;
   model.eval();
-  const Share share = share_of(even_shares(test.size(), world.size()), world.rank());
+  const Share share = own_share(world, test.size());
   std::int64_t next = share.begin;
   const std::int64_t end = share.begin + share.count;
   double loss = 0, correct = 0, predictions = 0;

@@ -7,6 +7,7 @@
 
 #include "core/statistics.h"
 #include "core/units.h"
+#include "runtime/world_impl.h"
 
 namespace skein {
 namespace {
@@ -60,8 +61,12 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
               static_cast<double>(figures.bytes_sent), training});
   const auto strategies = gather_text(world, strategy.dump());
   Json workers = Json::array();
-  double samples = 0, exposed = 0, bytes = 0, longest = 0;
+  double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (!world.impl().present()[r]) {
+      workers.push_back({{"rank", r}, {"lost", true}});
+      continue;
+    }
     const auto& row = rows[r];
     workers.push_back({{"rank", r},
                        {"samples", static_cast<std::int64_t>(row[0])},
@@ -71,7 +76,8 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                        {"bytes_sent", static_cast<std::int64_t>(row[4])}});
     if (Json own = Json::parse(strategies[r]); !own.empty()) workers.back()["figures"] = own;
     samples += row[0];
-    exposed += row[3] / static_cast<double>(rows.size());
+    exposed += row[3];
+    ++present;
     bytes += row[4];
     longest = std::max(longest, row[5]);
   }
@@ -91,7 +97,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"loss", evaluation.loss},
             {"accuracy", evaluation.accuracy},
             {"bytes_sent", static_cast<std::int64_t>(bytes)},
-            {"exposed_comm_ms", exposed},
+            {"exposed_comm_ms", exposed / present},
             {"startup_seconds", seconds(figures.startup)},
             {"evaluation_seconds", seconds(figures.evaluation)},
             {"checkpoint_seconds", seconds(figures.checkpointing)},

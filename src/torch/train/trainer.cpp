@@ -64,6 +64,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
                       options.model_settings);
   StrategySpec strategy(options.strategy);
   strategy.options = options.strategy_settings;
+  strategy.seed(options.seed);
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
   lockstep_ = run_->impl().strategy().lockstep();
@@ -172,8 +173,33 @@ Trainer::Part Trainer::own_part(const Step& step) {
   return part;
 }
 
-bool Trainer::at(std::int64_t every, std::int64_t before) const {
-  return every > 0 && done() / every > before / every;
+// The first multiple of `every` beyond `samples`, or never.
+std::int64_t Trainer::mark_after(std::int64_t every, std::int64_t samples) {
+  return every > 0 ? (samples / every + 1) * every : std::numeric_limits<std::int64_t>::max();
+}
+
+// Workers that count for themselves may be a step apart: what all take down is the mean.
+std::int64_t Trainer::agreed_samples() {
+  if (run_->impl().strategy().equal_replicas()) return done();
+  const auto sums = world_.sum({static_cast<double>(done()), 1});
+  return static_cast<std::int64_t>(sums[0] / sums[1]);
+}
+
+// What is due, in the order of the marks: the same on all workers, who come to them one by one.
+// Returns whether the target was reached.
+bool Trainer::evaluate_and_save() {
+  bool reached = false;
+  while (done() >= std::min(next_evaluation_, next_checkpoint_)) {
+    if (next_evaluation_ <= next_checkpoint_) {
+      evaluate_now();
+      next_evaluation_ = mark_after(eval_every_, agreed_samples());
+      reached |= options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
+    } else {
+      checkpoint_now();
+      next_checkpoint_ = mark_after(options_.checkpoint_every, saved_at_);
+    }
+  }
+  return reached;
 }
 
 void Trainer::run() {
@@ -185,6 +211,8 @@ void Trainer::run() {
   }
   Worker& worker = run_->impl().worker();
   next_ = next_step(done());
+  next_evaluation_ = mark_after(eval_every_, done());
+  next_checkpoint_ = mark_after(options_.checkpoint_every, done());
   bool reached = false;
   Duration last_update{};  // in training time
   while (done() < budget_ && !worker.all_stop && !reached) {
@@ -206,19 +234,16 @@ void Trainer::run() {
       log_step();
       if (options_.verify) run_->impl().verify_replicas();
     }
-    if (at(eval_every_, before)) {
-      evaluate_now();
-      reached = options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
-    }
-    if (at(options_.checkpoint_every, before) && !options_.out.empty()) checkpoint_now();
+    reached = evaluate_and_save();
   }
   bar_.finish();
   if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
   const Time flushing = now();
   run_->flush();
   figures_.flush = now() - flushing;
-  if (evaluated_at_ != done()) evaluate_now();
-  if (!options_.out.empty() && saved_at_ != done()) checkpoint_now();
+  const bool apart = !run_->impl().strategy().equal_replicas();
+  if (apart || evaluated_at_ != done()) evaluate_now();
+  if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
   if (queue_) queue_->close();
   report();
 }
@@ -284,7 +309,7 @@ void Trainer::log_step() {
                       {"learning_rate", run_->learning_rate()},
                       {"iteration_ms", figures_.iteration_ms.back()},
                       {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}};
-  line.update(run_->impl().strategy().step_figures());
+  run_->impl().look_at([&](const Strategy& strategy) { line.update(strategy.step_figures()); });
   metrics_.write(line);
   logged_exposed_ = exposed;
 }
@@ -299,7 +324,7 @@ std::vector<NamedTensor> Trainer::buffers_now() {
 void Trainer::save_model() {
   run_->flush();
   const auto tensors = run_->impl().tensors_to_save(buffers_now());
-  if (world_.rank() == 0) write_safetensors(options_.out + "/model.safetensors", tensors);
+  if (leads()) write_safetensors(options_.out + "/model.safetensors", tensors);
   world_.barrier();
 }
 
@@ -323,10 +348,11 @@ void Trainer::checkpoint_now() {
   const Time begin = now();
   run_->flush();  // may apply what was on its way, and count it
   TrainingState state{run_->impl().worker().progress, position_, {}, identity()};
+  state.progress.samples = agreed_samples();
   if (queue_) state.queue = queue_->settled();
   if (next_.block >= 0) state.queue.held.insert(state.queue.held.begin(), next_.block);
   save_checkpoint(options_.out, run_->impl(), state, options_.keep_checkpoints);
-  saved_at_ = done();
+  saved_at_ = state.progress.samples;
   figures_.checkpointing += now() - begin;
 }
 
@@ -337,17 +363,22 @@ void Trainer::report() {
   std::int64_t parameters = 0;
   for (const Slot& slot : run.binding().arena().slots())
     parameters += static_cast<std::int64_t>(slot.range.count);
-  const auto summary = summarise(world_, options_, figures_, run.strategy().figures(), evaluation_,
-                                 done(), parameters);
+  nlohmann::json own;
+  std::string more;
+  run.look_at([&](const Strategy& strategy) {
+    own = strategy.figures();
+    more = strategy.summary();
+  });
+  const auto summary = summarise(world_, options_, figures_, own, evaluation_, done(), parameters);
   if (!options_.out.empty()) save_model();
   if (trace_) {
     trace_->write_part(options_.trace);
     world_.barrier();
-    if (world_.rank() == 0) TraceRecorder::join_parts(options_.trace, world_.size());
+    if (leads()) TraceRecorder::join_parts(options_.trace, world_.size());
   }
-  if (world_.rank() != 0) return;
+  if (!leads()) return;
   fmt::print("{}\n", summary_text(summary));
-  if (const std::string more = run.strategy().summary(); !more.empty()) fmt::print("{}\n", more);
+  if (!more.empty()) fmt::print("{}\n", more);
   std::fflush(stdout);
   if (!options_.json.empty()) {
     auto json = summary;

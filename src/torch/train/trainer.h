@@ -62,8 +62,11 @@ class Trainer {
 
   std::int64_t done() const { return run_->samples(); }
   std::int64_t step_batch() const;
+  bool leads() const { return world_.rank() == world_.impl().leader(); }
   Time now() const { return clock_.now(); }
-  bool at(std::int64_t every, std::int64_t before) const;
+  static std::int64_t mark_after(std::int64_t every, std::int64_t samples);
+  std::int64_t agreed_samples();
+  bool evaluate_and_save();
   std::map<std::string, std::string> identity() const;
 
   World& world_;
@@ -74,6 +77,7 @@ class Trainer {
   std::int64_t budget_ = 0;
   bool lockstep_ = true;
   std::int64_t eval_every_ = 0;
+  std::int64_t next_evaluation_ = 0, next_checkpoint_ = 0;  // samples
   std::optional<Distributed> run_;
   std::unique_ptr<Pacer> pacer_;
   std::unique_ptr<GlobalBatches> batches_;
