@@ -187,7 +187,7 @@ Task<> Exchanges::wait_until_sent(Exchange& exchange) {
 void Exchanges::apply(const Exchange& exchange, std::size_t part, Range range, Span theirs) {
   axpy(theirs, -1, exchange.snapshot->parts[part].at(range));
   if (part == 0) return model_.average(worker_.loop().now(), range.offset, theirs);
-  const Part& state = parts()[part];
+  const Part state = parts()[part];
   const Span live = state.live.at(range);
   axpy(live, 0.5F, theirs);
   // What decayed here meanwhile must not leave a mean of squares below zero.
