@@ -176,7 +176,15 @@ void Gossip::agreed(int peer, bool own_proposal) {
   peers_->exchanges.begin(peer, own_proposal);
 }
 
-void Gossip::lost(int peer) { peers_->survivors.lose(peer); }
+// Those around who is lost average with each other in its place.
+void Gossip::lost(int peer) {
+  peers_->survivors.lose(peer);
+  std::vector<bool> gone(static_cast<std::size_t>(worker_.size()));
+  for (const int rank : peers_->survivors.lost()) gone[static_cast<std::size_t>(rank)] = true;
+  if (flushed_) return;  // who leaves at the end is not missed
+  for (const int rank : gossip_->neighbours_without(worker_.rank(), gone))
+    peers_->pairing.add(rank);
+}
 
 void Gossip::failed(int peer) { peers_->pairing.lose(peer); }
 
@@ -276,7 +284,8 @@ std::string Gossip::summary() const {
                   all["exchange_p50_ms"].get<double>(), gossip_->topology.name());
   const std::vector<int> dead = all["dead"];
   if (!dead.empty()) text += fmt::format("; lost rank {}", fmt::join(dead, ", "));
-  if (!all["connected"].get<bool>()) text += "; the rest of the graph has fallen apart";
+  if (!all["connected"].get<bool>())
+    text += ", without whom the graph would have fallen apart: those around average in their place";
   return text;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "skein/error.h"
 #include "strategy/option_reader.h"
@@ -45,6 +47,43 @@ GossipPlan::GossipPlan(const GossipOptions& chosen, bool momentum, int workers, 
     : options(chosen),
       topology(Topology::parse(chosen.topology, workers, seed)),
       constants(constants_of(topology, chosen, momentum)) {}
+
+namespace {
+
+// The living around the cluster of lost ranks that `start` belongs to.
+std::set<int> around(const Topology& topology, const std::vector<bool>& lost, int start) {
+  std::set<int> cluster{start}, living;
+  std::vector<int> next{start};
+  while (!next.empty()) {
+    const int rank = next.back();
+    next.pop_back();
+    for (const int neighbour : topology.neighbours(rank)) {
+      if (!lost[static_cast<std::size_t>(neighbour)])
+        living.insert(neighbour);
+      else if (cluster.insert(neighbour).second)
+        next.push_back(neighbour);
+    }
+  }
+  return living;
+}
+
+}  // namespace
+
+std::vector<int> GossipPlan::neighbours_without(int rank, const std::vector<bool>& lost) const {
+  std::set<int> all;
+  for (const int neighbour : topology.neighbours(rank)) {
+    if (!lost[static_cast<std::size_t>(neighbour)]) {
+      all.insert(neighbour);
+      continue;
+    }
+    const std::set<int> circle = around(topology, lost, neighbour);
+    const auto here = circle.find(rank);
+    all.insert(here == circle.begin() ? *circle.rbegin() : *std::prev(here));
+    all.insert(std::next(here) == circle.end() ? *circle.begin() : *std::next(here));
+  }
+  all.erase(rank);
+  return {all.begin(), all.end()};
+}
 
 bool GossipPlan::connected_without(const std::vector<bool>& lost) const {
   std::vector<bool> seen = lost;

@@ -32,7 +32,12 @@ struct GossipPlan {
   Topology topology;
   GossipConstants constants;  // those in use: without momentum eta is 0
 
-  // Whether all others can reach each other when `lost` (by rank) are gone.
+  // Whom `rank` averages with when `lost` (by rank) are gone: its living neighbours and, around
+  // each cluster of lost ones beside it, the two next to it in the circle of those around the
+  // cluster. So the living stay connected whoever is lost. Ascending.
+  std::vector<int> neighbours_without(int rank, const std::vector<bool>& lost) const;
+
+  // Whether all others can reach each other when `lost` are gone and nobody bridges them.
   bool connected_without(const std::vector<bool>& lost) const;
 };
 

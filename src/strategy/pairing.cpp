@@ -64,10 +64,25 @@ Pairing::Pairing(Worker& worker, Channel channel, std::span<const int> neighbour
 Pairing::~Pairing() = default;
 
 void Pairing::start() {
-  for (const auto& each : neighbours_) {
-    each->listener = ScopedJob(worker_.loop().spawn(listen(*each)));
-    each->speaker = ScopedJob(worker_.loop().spawn(speak(*each)));
-  }
+  for (const auto& each : neighbours_) start(*each);
+}
+
+void Pairing::start(Neighbour& neighbour) {
+  neighbour.listener = ScopedJob(worker_.loop().spawn(listen(neighbour)));
+  neighbour.speaker = ScopedJob(worker_.loop().spawn(speak(neighbour)));
+}
+
+Pairing::Neighbour* Pairing::find(int rank) const {
+  const auto found = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                  [rank](const auto& each) { return each->rank == rank; });
+  return found == neighbours_.end() ? nullptr : found->get();
+}
+
+void Pairing::add(int rank) {
+  if (find(rank)) return;
+  neighbours_.push_back(std::make_unique<Neighbour>(worker_, rank, kTable + table_.floats()));
+  start(*neighbours_.back());
+  say(*neighbours_.back(), Kind::news, 0);
 }
 
 // A neighbour may have nothing to say for as long as it likes: only its end ends the wait.
@@ -209,8 +224,7 @@ bool Pairing::has_company() const {
 }
 
 void Pairing::lose(int peer) {
-  for (const auto& each : neighbours_)
-    if (each->rank == peer) lose(*each);
+  if (Neighbour* const neighbour = find(peer)) lose(*neighbour);
 }
 
 void Pairing::lose(Neighbour& neighbour) {

@@ -62,12 +62,16 @@ class Pairing {
   bool has_company() const;
 
   void lose(int peer);
+
+  // `rank` is a neighbour from now on, if it was none. Requires start().
+  void add(int rank);
   const Counts& counts() const { return counts_; }
 
  private:
   enum class Kind : std::uint8_t { propose, accept, refuse, news };
   struct Neighbour;
 
+  void start(Neighbour& neighbour);
   Task<> listen(Neighbour& from);
   Task<> speak(Neighbour& to);
   void heard(Neighbour& from);
@@ -77,6 +81,7 @@ class Pairing {
   void say(Neighbour& to, Kind kind, std::int64_t number);
   void lose(Neighbour& neighbour);
   Neighbour* pick();
+  Neighbour* find(int rank) const;
 
   Worker& worker_;
   Channel channel_;

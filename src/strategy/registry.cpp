@@ -43,10 +43,10 @@ Entry gossip_entry(const char* name) {
 }
 
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all{entry<AllReduce>("allreduce"), entry<Dear>("dear"),
-                                      entry<Abs>("abs"), entry<Local>("local"),
-                                      entry<Lasgd>("lasgd"), gossip_entry<false>("gossip"),
-                                      gossip_entry<true>("acid")};
+  static const std::vector<Entry> all{
+      entry<AllReduce>("allreduce"), entry<Dear>("dear"),   entry<Abs>("abs"),
+      entry<Local>("local"),         entry<Lasgd>("lasgd"), gossip_entry<false>("gossip"),
+      gossip_entry<true>("acid")};
   return all;
 }
 

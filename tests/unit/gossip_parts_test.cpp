@@ -132,5 +132,27 @@ TEST(GossipPlan, KnowsWhenTheRestFallsApart) {
   EXPECT_FALSE(ring.connected_without(lost));
 }
 
+TEST(GossipPlan, ThoseAroundTheLostAverageInTheirPlace) {
+  using Ranks = std::vector<int>;
+  const GossipPlan ring(GossipOptions({}, true), true, 8, 1);
+  std::vector<bool> lost(8);
+  lost[2] = true;
+  EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{0, 3}));
+  EXPECT_EQ(ring.neighbours_without(5, lost), (Ranks{4, 6}));
+  lost[3] = lost[0] = true;
+  EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{4, 7}));
+  lost.assign(8, true);
+  lost[6] = lost[1] = false;
+  EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{6}));
+  lost[6] = true;
+  EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{}));
+
+  const GossipPlan star(GossipOptions({{"topology", "star"}}, true), true, 5, 1);
+  std::vector<bool> centre(5);
+  centre[0] = true;
+  EXPECT_EQ(star.neighbours_without(1, centre), (Ranks{2, 4})) << "a ring of the leaves";
+  EXPECT_EQ(star.neighbours_without(3, centre), (Ranks{2, 4}));
+}
+
 }  // namespace
 }  // namespace skein
