@@ -64,6 +64,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "    strategy.warmup_rounds=N  strategy.max_micro_batches=N (abs)\n"
       "  strategy.period=N (local, lasgd)  strategy.period_ms=N  strategy.warmup=SAMPLES  "
       "strategy.average_momentum=true (lasgd)\n"
+      "  strategy.schedule=poisson|fixed  strategy.max_lag=N  strategy.momentum=local|averaged\n"
+      "    (gossip, acid)  strategy.strength=X (acid)\n"
       "  model.width=N  model.depth=N (mlp, gpt)  model.width=N (cnn)  model.heads=N  "
       "model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "

@@ -51,7 +51,7 @@ void resuming(Trial& trial) {
   Distributed run = trial.start(*net);
   some_steps(trial, net, run, 0, 4);
   const std::string folder = trial.folder + "/resuming." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}}, 1);
+  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
   some_steps(trial, net, run, 4, 8);
 
   Scrambled again;

@@ -46,7 +46,7 @@ void half_resumed(Trial& trial) {
   Distributed run = trial.start(*net);
   some_steps(trial, net, run, 0, 4);
   const std::string folder = trial.folder + "/half_resumed." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}}, 1);
+  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
   some_steps(trial, net, run, 4, 8);
 
   Plain again;

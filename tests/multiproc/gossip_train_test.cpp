@@ -1,0 +1,104 @@
+// gossip and acid as a user runs them: real processes, some of which are lost on the way.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "multiproc/train_command.h"
+
+namespace skein::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class GossipTraining : public ::testing::TestWithParam<std::string> {
+ protected:
+  Words job(const std::string& samples) const {
+    return {
+        "--workers",        "5",    "--strategy", GetParam(), "--model", "mlp",          "--set",
+        "model.width=64",   "--lr", "0.02",       "--batch",  "4",       "--samples",    samples,
+        "--emulate-step",   "8ms",  "--deadline", "20s",      "--out",   folder / "out", "--json",
+        folder / "run.json"};
+  }
+
+  // Starts a run and waits until it trains.
+  Process start(const std::string& samples) {
+    Process run(command(job(samples)));
+    EXPECT_TRUE(
+        eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 10; }, 60s));
+    return run;
+  }
+
+  const Folder folder;
+};
+
+TEST_P(GossipTraining, LearnsWithoutGlobalCommunicationAndEndsWithOneModel) {
+  train_ok(with(job("4000"), {"--topology", "complete", "--rate", "1", "--eval-every", "1500"}));
+  const Json run = json_of(folder / "run.json");
+  EXPECT_GE(run["samples"], 4000);
+  EXPECT_LT(run["samples"], 4200);
+  EXPECT_GT(run["accuracy"], 0.2);
+  std::int64_t computed = 0;
+  for (const Json& worker : run["per_worker"]) {
+    computed += worker["samples"].get<std::int64_t>();
+    EXPECT_GT(worker["figures"]["averagings_per_gradient"], 0.3) << worker;
+    EXPECT_TRUE(worker["figures"]["dead"].empty());
+  }
+  EXPECT_LE(run["samples"], computed);
+  EXPECT_GE(count(contents(folder / "out/metrics.jsonl"), "\"kind\":\"evaluation\""), 3);
+  train_ok(with(job("4000"), {"--topology", "complete", "--resume", folder / "out"}));
+  EXPECT_EQ(json_of(folder / "run.json")["accuracy"], run["accuracy"])
+      << "of the model that was saved";
+}
+
+// Rank 0, which writes for all, and another: the rest goes on, around them.
+TEST_P(GossipTraining, GoesOnWithoutThoseThatAreKilled) {
+  Process run = start("3000");
+  const std::vector<pid_t> workers = children_of(run);
+  ASSERT_EQ(workers.size(), 5u);
+  ::kill(workers[0], SIGKILL);
+  ::kill(workers[2], SIGKILL);
+  const Finished end = run.wait(100s);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(count(end.err, "the others go on"), 2) << end.err;
+  EXPECT_NE(end.out.find("lost rank 0, 2"), std::string::npos) << end.out << end.err;
+  const Json result = json_of(folder / "run.json");
+  EXPECT_GE(result["samples"], 3000);
+  EXPECT_TRUE(result["per_worker"][0]["lost"]);
+  EXPECT_FALSE(result["per_worker"][1].contains("lost"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors"));
+}
+
+TEST_P(GossipTraining, TakesInAWorkerThatStoodStill) {
+  Process run = start("3000");
+  const std::vector<pid_t> workers = children_of(run);
+  ASSERT_EQ(workers.size(), 5u);
+  ::kill(workers[3], SIGSTOP);
+  const int before = count(contents(folder / "out/metrics.jsonl"), "\n");
+  EXPECT_TRUE(eventually(
+      [&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > before + 30; }, 30s))
+      << "the others wait for it";
+  ::kill(workers[3], SIGCONT);
+  const Finished end = run.wait(100s);
+  EXPECT_EQ(end.code, 0) << end.err;
+  const Json result = json_of(folder / "run.json");
+  for (const Json& worker : result["per_worker"]) {
+    ASSERT_FALSE(worker.contains("lost")) << worker;
+    EXPECT_TRUE(worker["figures"]["dead"].empty()) << worker;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, GossipTraining, ::testing::Values("gossip", "acid"));
+
+TEST(GossipTrainingErrors, AreNamed) {
+  const Words job{"--workers", "4", "--strategy", "acid", "--samples", "100"};
+  refused(with(job, {"--topology", "rings"}), {"rings"});
+  refused(with(job, {"--topology", "torus:3x3"}), {"torus:3x3"});
+  refused(with(job, {"--rate", "0"}), {"--rate"});
+  refused(with(job, {"--set", "strategy.strength=-1"}), {"strategy.strength"});
+  refused(with(job, {"--data-split", "once"}), {"--data-split once", "expected own"});
+  refused(with(job, {"--verify"}), {"--verify", "models of their own"});
+  refused({"--workers", "2", "--strategy", "allreduce", "--rate", "1"}, {"--rate", "allreduce"});
+}
+
+}  // namespace
+}  // namespace skein::testing
