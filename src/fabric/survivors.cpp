@@ -233,6 +233,7 @@ Task<bool> Survivors::follow(int root, Span block, Duration patience) {
       co_await fabric_.receive(down_, root, block, deadline);
       take(notice->span());
     } else if (word == Word::out) {
+      left_behind_ = true;
       end_alone();
     } else {
       std::fill(contributors_.begin(), contributors_.end(), false);

@@ -36,6 +36,10 @@ class Survivors {
   // The same, divided by how many contributed, for each block.
   Task<int> mean(Span values, Deadline deadline);
 
+  // Whether the others have gone on without this worker, which had not come in time: it is alone
+  // since.
+  bool left_behind() const { return left_behind_; }
+
   // Who contributed to the last block, by rank.
   const std::vector<bool>& contributors() const { return contributors_; }
 
@@ -62,6 +66,7 @@ class Survivors {
   std::vector<bool> agreed_;            // who lived, as all have heard
   std::vector<std::int64_t> pending_;   // number of the block that a rank has announced; 0: none
   std::vector<std::size_t> announced_;  // and its size
+  bool left_behind_ = false;
   std::int64_t number_ = 0;             // of the present block; the same on all ranks
   std::unique_ptr<Memory> header_, notice_, out_, inbox_;
 };

@@ -166,7 +166,11 @@ class Run {
 
   bool can_go_on_without(const WorkerEnd& end) const {
     const bool usage = end.signal == 0 && end.code == 2;
-    return options_.go_on && !usage && crew_.alive() > 0;
+    const bool others = crew_.alive() > 0 ||
+                        std::any_of(outcomes_.begin(), outcomes_.end(), [](const auto& worker) {
+                          return worker.ended_at != Time() && !worker.end.failed();
+                        });
+    return options_.go_on && !usage && others;
   }
 
   void lose(int rank) {

@@ -68,6 +68,17 @@ void World::Impl::sum(Span values) {
   if (!survivors_) return courier_->wait(fabric_->all_reduce(kOwnChannel, values, deadline()));
   courier_->wait(ended(survivors_->sum(values, deadline())));
   present_ = survivors_->contributors();
+  check_company();
+}
+
+// A worker that was away too long must not take itself for the last one: others may go on, or have
+// ended well and gone.
+void World::Impl::check_company() const {
+  bool behind = survivors_->left_behind();
+  for (int rank = 0; rank < fabric_->size(); ++rank)
+    behind |= rank != fabric_->rank() && board_.read(rank).phase == Phase::done;
+  if (behind && std::count(present_.begin(), present_.end(), true) == 1)
+    throw IoError("the others have gone on without this worker, which was away too long");
 }
 
 void World::Impl::sum_small(Span values) {

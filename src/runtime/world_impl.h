@@ -56,6 +56,8 @@ class World::Impl final : public WaitObserver {
   void resumed() override { board_.clear_waiting(); }
 
  private:
+  void check_company() const;
+
   JoinOptions options_;
   SteadyClock clock_;
   Board board_;
