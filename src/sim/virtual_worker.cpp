@@ -44,6 +44,7 @@ VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenari
       compute_(scenario.profile, replica.arena()),
       pace_(scenario.speed(rank), scenario.jitter, scenario.slowdowns,
             Rng(scenario.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank))) {
+  worker_.budget = scenario.samples;
   worker_.modelled_update_seconds = seconds(scenario.profile.update) / scenario.speed(rank) /
                                     static_cast<double>(replica.arena().size());
 }

@@ -41,6 +41,7 @@ Task<> Lasgd::end_step(std::int64_t samples) {
 }
 
 bool Lasgd::due() const {
+  if (part_done()) return true;
   if (options_.period_time.count() > 0)
     return worker_.loop().now() - merged_at() >= options_.period_time;
   return steps_since_merge() >= options_.period;

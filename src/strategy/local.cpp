@@ -16,7 +16,8 @@ Local::Local(Worker& worker, const Options& options)
 Task<> Local::end_step(std::int64_t samples) {
   co_await local_step(samples);
   const bool idle = samples == 0;
-  if (worker_.size() == 1 || (!idle && steps_since_merge() < options_.period)) co_return;
+  if (worker_.size() == 1 || (!idle && !part_done() && steps_since_merge() < options_.period))
+    co_return;
   post();
   co_await merge();
 }

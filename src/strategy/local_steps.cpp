@@ -68,6 +68,10 @@ Task<> LocalSteps::synchronous_step(std::int64_t samples) {
   settled_ = true;
 }
 
+bool LocalSteps::part_done() const {
+  return worker_.budget > 0 && samples_ * worker_.size() >= worker_.budget;
+}
+
 void LocalSteps::post(bool settling) {
   const Span model = worker_.arena().parameters();
   if (!pauses()) copy(snapshot_, model);

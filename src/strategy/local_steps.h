@@ -59,6 +59,10 @@ class LocalSteps : public Strategy {
   void post(bool settling = false);
   Task<> merge();
 
+  // Whether this worker has done its part of a whole run since it last heard of the others: then it
+  // is time, however long the period.
+  bool part_done() const;
+
   const Round& round() const { return round_; }
   std::int64_t steps_since_merge() const { return steps_since_merge_; }
   Time merged_at() const { return merged_at_; }

@@ -88,6 +88,7 @@ class Worker {
 
   Progress progress;
   Meters meters;
+  std::int64_t budget = 0;  // samples at which the run ends; 0: unknown
 
   // The user of this worker wants the run to end; and all workers know that one of them does, which
   // they learn at the end of the same step.

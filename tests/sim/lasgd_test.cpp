@@ -374,5 +374,20 @@ TEST(Lasgd, RefusesOptionsThatDoNotFit) {
   EXPECT_NO_THROW(check_strategy("lasgd", {{"period_ms", "2.5"}, {"warmup", "100"}}));
 }
 
+// Nobody hears of the others' samples between rounds: a period longer than the run must not make it
+// endless.
+TEST(LocalSteps, EndWhateverThePeriod) {
+  for (const char* strategy : {"local", "lasgd"}) {
+    Scenario scenario = hand_scenario(4, free_network(), hand_profile(1, 10ms, 20ms), 25);
+    scenario.strategy = strategy;
+    scenario.strategy_settings = {{"period", "1000000"}};
+    scenario.speeds = {1, 1, 2, 4};
+    scenario.most_events = 1'000'000;
+    const Report report = simulate(scenario, nullptr);
+    EXPECT_TRUE(report.completed()) << strategy;
+    EXPECT_LT(report.samples, 3 * scenario.samples) << strategy;
+  }
+}
+
 }  // namespace
 }  // namespace skein::sim

@@ -67,6 +67,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   strategy.seed(options.seed);
   run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
   torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
+  run_->impl().worker().budget = budget_;
   lockstep_ = run_->impl().strategy().lockstep();
   check_options();
   const bool common_order = lockstep_ || options.data_split == "once";
