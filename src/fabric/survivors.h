@@ -67,7 +67,7 @@ class Survivors {
   std::vector<std::int64_t> pending_;   // number of the block that a rank has announced; 0: none
   std::vector<std::size_t> announced_;  // and its size
   bool left_behind_ = false;
-  std::int64_t number_ = 0;             // of the present block; the same on all ranks
+  std::int64_t number_ = 0;  // of the present block; the same on all ranks
   std::unique_ptr<Memory> header_, notice_, out_, inbox_;
 };
 

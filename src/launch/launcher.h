@@ -35,8 +35,8 @@ struct LaunchOptions {
 };
 
 // Runs options.workers copies of the program and returns when all have ended: 0 when all succeeded
-// (with go_on, when one did), 2 when the first to fail exited with 2 (the user's error), 1 after any other failure, and
-// 128 + the signal when the run was interrupted and the workers ended by it.
+// (with go_on, when one did), 2 when the first to fail exited with 2 (the user's error), 1 after
+// any other failure, and 128 + the signal when the run was interrupted and the workers ended by it.
 //
 // Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, and
 // OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
@@ -45,8 +45,9 @@ struct LaunchOptions {
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
 // error. With go_on one line says who was lost, and when rank 0 was, the end of what the first that
-// succeeded wrote is printed in its place. SIGINT, SIGTERM and SIGHUP to this process are passed on once; the second one kills.
-// Nothing the workers started is left when this function returns or throws, or this process dies.
+// succeeded wrote is printed in its place. SIGINT, SIGTERM and SIGHUP to this process are passed on
+// once; the second one kills. Nothing the workers started is left when this function returns or
+// throws, or this process dies.
 //
 // Throws ConfigError when the program or the logs cannot be opened. Blocks signals of the calling
 // thread meanwhile; meant for a process with one thread.

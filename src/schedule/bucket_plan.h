@@ -15,7 +15,7 @@ struct Fusion {
   std::size_t first_bytes = 1 << 20;  // small, so that the wire is busy early in backward
   std::size_t bytes = std::size_t{25} << 20;
 
-  static Fusion none() { return {1, 1}; }  // every tensor by itself
+  static Fusion none() { return {1, 1}; }                 // every tensor by itself
   static Fusion whole() { return {SIZE_MAX, SIZE_MAX}; }  // all in one
   static Fusion of(std::size_t bytes) { return {bytes < (1 << 20) ? bytes : 1 << 20, bytes}; }
 };

@@ -31,7 +31,6 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
   bool equal_replicas() const override { return worker_.size() == 1; }
-  bool local_state() const override { return worker_.size() > 1; }
   bool survives_losses() const override { return true; }
   Task<> expect(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;

@@ -20,7 +20,6 @@ class LocalSteps : public Strategy {
  public:
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
-  bool local_state() const override { return worker_.size() > 1; }
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
 

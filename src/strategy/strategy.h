@@ -43,11 +43,9 @@ class Strategy {
   // pace, with samples that it draws itself, and ends when progress.samples reaches the budget.
   virtual bool lockstep() const { return true; }
 
-  // Whether all replicas have the same bits after every update.
+  // Whether all replicas have the same bits after every update. Else each worker's optimizer has a
+  // state of its own too, which a checkpoint keeps for each.
   virtual bool equal_replicas() const { return true; }
-
-  // Whether each worker's optimizer has a state of its own, which a checkpoint keeps for each.
-  virtual bool local_state() const { return false; }
 
   // How many of the next global batch's samples each rank should take; the same on all ranks. Only
   // asked in lockstep.

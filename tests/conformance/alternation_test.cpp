@@ -73,10 +73,6 @@ TEST_P(Alternation, ManyKindsAndSizesOnOneChannelWithRanksThatLag) {
         << "rank " << r << ": " << outcomes[static_cast<std::size_t>(r)].error;
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
-}
-
 INSTANTIATE_TEST_SUITE_P(Fabrics, Alternation,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3, 4)),
                          name_of);

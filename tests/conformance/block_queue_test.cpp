@@ -36,7 +36,7 @@ class BlockQueues : public testing::TestWithParam<std::tuple<World, int>> {
     return std::get<0>(GetParam()).run(std::get<1>(GetParam()), body);
   }
   void run_all_ok(const Body& body) const {
-    for (const Outcome& outcome : run(body)) EXPECT_TRUE(outcome.ok) << outcome.error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
 };
 class BlockQueuesOfPeers : public BlockQueues {};
@@ -108,10 +108,6 @@ TEST_P(BlockQueuesOfPeers, ADeadWorkerIsAnErrorForRank0) {
   });
   EXPECT_TRUE(outcomes[0].io_error) << outcomes[0].error;
   EXPECT_EQ(outcomes[0].peer, 1);
-}
-
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, BlockQueues,

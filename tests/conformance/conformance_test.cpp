@@ -38,10 +38,7 @@ class Conformance : public testing::TestWithParam<std::tuple<World, int>> {
   const World& world() const { return std::get<0>(GetParam()); }
   std::vector<Outcome> run(const Body& body) { return world().run(size(), body); }
   void run_all_ok(const Body& body) {
-    const auto outcomes = run(body);
-    for (int r = 0; r < size(); ++r)
-      EXPECT_TRUE(outcomes[static_cast<std::size_t>(r)].ok)
-          << "rank " << r << ": " << outcomes[static_cast<std::size_t>(r)].error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
 };
 
@@ -307,10 +304,6 @@ TEST_P(Conformance, BytesSentAreThoseOfARing) {
     const std::size_t want = 2 * 16000 * 4 * (static_cast<std::size_t>(fabric.size()) - 1);
     if (fabric.bytes_sent() != want) throw Error("sent " + std::to_string(fabric.bytes_sent()));
   });
-}
-
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, Conformance,

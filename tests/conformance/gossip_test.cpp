@@ -79,16 +79,7 @@ class GossipOf : public testing::TestWithParam<std::tuple<World, int, std::strin
   const World& world() const { return std::get<0>(GetParam()); }
   int size() const { return std::get<1>(GetParam()); }
   const std::string& strategy() const { return std::get<2>(GetParam()); }
-  void run_all_but(int dead, const Body& body) {
-    const auto outcomes = world().run(size(), body);
-    for (int r = 0; r < size(); ++r) {
-      const Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
-      if (r == dead)
-        EXPECT_EQ(outcome.signal, SIGKILL);
-      else
-        EXPECT_TRUE(outcome.ok) << "rank " << r << ": " << outcome.error;
-    }
-  }
+  void run_all_but(int dead, const Body& body) { expect_ok(world(), size(), body, dead); }
 };
 
 // Averaging neither makes nor loses anything: the mean of the models moves by the mean of the
@@ -175,15 +166,10 @@ TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
-         std::get<2>(info.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Worlds, GossipOf,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(3, 4),
                                           testing::Values("gossip", "acid")),
-                         name_of);
+                         name_of_three);
 
 }  // namespace
 }  // namespace skein::conformance

@@ -46,7 +46,7 @@ class Half : public testing::TestWithParam<std::tuple<World, int>> {
   int size() const { return std::get<1>(GetParam()); }
   std::vector<Outcome> run(const Body& body) { return std::get<0>(GetParam()).run(size(), body); }
   void run_all_ok(const Body& body) {
-    for (const Outcome& outcome : run(body)) EXPECT_TRUE(outcome.ok) << outcome.error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
 };
 
@@ -176,10 +176,6 @@ TEST_P(HalfOfPeers, ADeadlineEndsTheWaitAndNamesThePeer) {
         << outcomes[static_cast<std::size_t>(r)].error;
     EXPECT_GE(outcomes[static_cast<std::size_t>(r)].peer, 0);
   }
-}
-
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, Half,

@@ -1,9 +1,13 @@
 // Runs the same test body on every rank of every fabric.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <csignal>
 #include <functional>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -34,5 +38,27 @@ std::vector<World> sim_worlds();
 
 // Keeps gtest from printing a World as bytes.
 inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
+
+// Runs `body` on all ranks and expects all to end well, but for `dead`, which is killed.
+inline void expect_ok(const World& world, int size, const Body& body, int dead = -1) {
+  const auto outcomes = world.run(size, body);
+  for (int r = 0; r < size; ++r) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
+    if (r == dead)
+      EXPECT_EQ(outcome.signal, SIGKILL);
+    else
+      EXPECT_TRUE(outcome.ok) << "rank " << r << ": " << outcome.error;
+  }
+}
+
+// "local_4", "sim_2_dear".
+inline std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
+}
+inline std::string name_of_three(
+    const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
+         std::get<2>(info.param);
+}
 
 }  // namespace skein::conformance

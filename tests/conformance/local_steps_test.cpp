@@ -59,8 +59,7 @@ Task<> expect_settled(Runner& runner, Fabric& fabric, std::int64_t samples) {
 class LocalStepsOn : public testing::TestWithParam<std::tuple<World, int, std::string>> {
  protected:
   void run_all_ok(const Body& body) const {
-    for (const Outcome& outcome : std::get<0>(GetParam()).run(std::get<1>(GetParam()), body))
-      EXPECT_TRUE(outcome.ok) << outcome.error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
   const std::string& strategy() const { return std::get<2>(GetParam()); }
 };
@@ -118,15 +117,10 @@ TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
-         std::get<2>(info.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Worlds, LocalStepsOn,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3, 4),
                                           testing::Values("lasgd", "local")),
-                         name_of);
+                         name_of_three);
 
 class AbsOn : public LocalStepsOn {};
 
@@ -147,7 +141,7 @@ TEST_P(AbsOn, WaitForOthersWhenTheyHaveNoData) {
 INSTANTIATE_TEST_SUITE_P(Worlds, AbsOn,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3),
                                           testing::Values("abs")),
-                         name_of);
+                         name_of_three);
 
 }  // namespace
 }  // namespace skein::conformance

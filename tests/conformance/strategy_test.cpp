@@ -108,8 +108,7 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int, std::str
   int size() const { return std::get<1>(GetParam()); }
   const std::string& strategy() const { return std::get<2>(GetParam()); }
   void run_all_ok(const Body& body) {
-    const auto outcomes = std::get<0>(GetParam()).run(size(), body);
-    for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.ok) << outcome.error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
 
   // Five steps whose batch sizes on rank r are given by `samples(step, rank)`.
@@ -282,24 +281,19 @@ TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
-         std::get<2>(info.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Worlds, Strategies,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4),
                                           testing::Values("allreduce", "dear")),
-                         name_of);
+                         name_of_three);
 INSTANTIATE_TEST_SUITE_P(Worlds, StrategiesOfPeers,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
                                           testing::Values("allreduce", "dear")),
-                         name_of);
+                         name_of_three);
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ShardedStrategies,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
                                           testing::Values("dear")),
-                         name_of);
+                         name_of_three);
 
 }  // namespace
 }  // namespace skein::conformance

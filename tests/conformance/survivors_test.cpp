@@ -61,16 +61,7 @@ class SurvivorsOf : public testing::TestWithParam<std::tuple<World, int>> {
  protected:
   int size() const { return std::get<1>(GetParam()); }
   const World& world() const { return std::get<0>(GetParam()); }
-  void run_all_but(int dead, const Body& body) {
-    const auto outcomes = world().run(size(), body);
-    for (int r = 0; r < size(); ++r) {
-      const Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
-      if (r == dead)
-        EXPECT_EQ(outcome.signal, SIGKILL);
-      else
-        EXPECT_TRUE(outcome.ok) << "rank " << r << ": " << outcome.error;
-    }
-  }
+  void run_all_but(int dead, const Body& body) { expect_ok(world(), size(), body, dead); }
 };
 
 class SurvivorsOfPeers : public SurvivorsOf {};
@@ -159,10 +150,6 @@ TEST_P(SurvivorsOfPeers, DoNotWaitForOneThatIsKnownToBeLost) {
     survivors.lose(fabric.size() - 1);
     co_await check_sum(survivors, fabric, ranks_without(fabric.size(), fabric.size() - 1), 5);
   });
-}
-
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, SurvivorsOf,

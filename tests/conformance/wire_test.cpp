@@ -114,8 +114,7 @@ class Wires : public testing::TestWithParam<std::tuple<World, int, std::string>>
  protected:
   const std::string& strategy() const { return std::get<2>(GetParam()); }
   void run_all_ok(const Body& body) {
-    for (const Outcome& outcome : std::get<0>(GetParam()).run(std::get<1>(GetParam()), body))
-      EXPECT_TRUE(outcome.ok) << outcome.error;
+    expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
 };
 
@@ -249,19 +248,14 @@ TEST_P(RoundedWires, AValueThatSomebodyWroteCounts) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<World, int, std::string>>& info) {
-  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "_" +
-         std::get<2>(info.param);
-}
-
 INSTANTIATE_TEST_SUITE_P(Worlds, Wires,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4),
                                           testing::Values("allreduce", "dear")),
-                         name_of);
+                         name_of_three);
 INSTANTIATE_TEST_SUITE_P(Worlds, RoundedWires,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
                                           testing::Values("dear")),
-                         name_of);
+                         name_of_three);
 
 }  // namespace
 }  // namespace skein::conformance

@@ -22,7 +22,8 @@ constexpr const char* kSlowLink = "50e6";
 constexpr const char* kNoLink = "0";
 
 // The cases of programs/*_cases.cpp.
-const Words kOptimizers{"momentum", "nesterov", "adamw", "torch_adam", "two_hundred_steps"};
+const Words kOptimizers{"momentum",   "nesterov",          "adamw",
+                        "torch_adam", "two_hundred_steps", "two_hundred_of_sgd"};
 const Words kModulesAndSteps{"back_to_front",     "tied_weights",  "reused_and_frozen",
                              "two_forwards",      "two_models",    "accumulation",
                              "missing_gradients", "uneven_batches"};

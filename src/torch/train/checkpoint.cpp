@@ -106,7 +106,7 @@ void save_own(const fs::path& path, Distributed::Impl& run, const TrainingState&
   auto tensors = own_tensors(run, state.position);
   tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
   OptimizerState optimizer;
-  if (run.strategy().local_state()) {
+  if (!run.strategy().equal_replicas()) {
     tensors.push_back({kSteps, whole_numbers({state.progress.steps})});
     optimizer = own_state(run.optimizer(), run.binding().arena().size());
     for (const NamedTensor& each : optimizer_tensors(run, optimizer, kOwnOptimizer))
@@ -125,7 +125,7 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
   generator.set_state(tensors.back().tensor);
   state.queue.held = whole_numbers(file, kBlocks);
   const auto steps = whole_numbers(file, kSteps);
-  if (!run.strategy().local_state() || steps.empty()) return;
+  if (run.strategy().equal_replicas() || steps.empty()) return;
   state.progress.steps = steps.front();
   const OptimizerState optimizer = own_state(run.optimizer(), run.binding().arena().size());
   copy_all(path, file, optimizer_tensors(run, optimizer, kOwnOptimizer));

@@ -105,10 +105,11 @@ void Trainer::check_options() {
                     "an epoch already; expected own, or a strategy without lockstep",
                     options_.strategy));
   if (options_.data_split == "once" && run_->impl().strategy().survives_losses())
-    throw ConfigError(fmt::format(
-        "--data-split once: workers of {} go on when one is lost, whose samples nobody would visit; "
-        "expected own",
-        options_.strategy));
+    throw ConfigError(
+        fmt::format("--data-split once: workers of {} go on when one is lost, whose samples nobody "
+                    "would visit; "
+                    "expected own",
+                    options_.strategy));
   if (options_.verify && !run_->impl().strategy().equal_replicas())
     throw ConfigError(fmt::format("--verify: the workers of strategy {} have models of their own",
                                   options_.strategy));

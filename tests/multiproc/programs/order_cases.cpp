@@ -1,17 +1,7 @@
-#include "programs/trial.h"
-#include "torch/train/checkpoint.h"
+#include "programs/resuming.h"
 
 namespace skein::testing {
 namespace {
-
-void some_steps(Trial& trial, Scrambled& net, Distributed& run, int from, int to) {
-  for (int step = from; step < to; ++step) {
-    const auto loss = trial.loss(net(trial.inputs(step)), step);
-    trial.see(loss);
-    loss.backward();
-    run.step(trial.rows());
-  }
-}
 
 void train(Trial& trial, const OptimizerSpec& optimizer) {
   Scrambled net;
@@ -44,26 +34,7 @@ void scrambled_torch_adam(Trial& trial) {
   trial.finish(run);
 }
 
-// A run that goes on from a checkpoint has the bits of one that was not stopped, from its first
-// step on.
-void resuming(Trial& trial) {
-  Scrambled net;
-  Distributed run = trial.start(*net);
-  some_steps(trial, net, run, 0, 4);
-  const std::string folder = trial.folder + "/resuming." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
-  some_steps(trial, net, run, 4, 8);
-
-  Scrambled again;
-  Distributed resumed = trial.start(*again);
-  load_checkpoint(newest_checkpoint(folder), resumed.impl(), {});
-  some_steps(trial, again, resumed, 4, 8);
-  trial.finish(resumed);
-  run.flush();
-  for (const auto& each : net->named_parameters())
-    if (!torch::equal(each.value(), again->named_parameters()[each.key()]))
-      throw Error("'" + each.key() + "' differs after the run was resumed");
-}
+void resuming(Trial& trial) { resumes_bit_for_bit<Scrambled>(trial, "resuming"); }
 
 }  // namespace
 

@@ -36,6 +36,8 @@ void two_hundred_steps(Trial& trial) {
         200);
 }
 
+void two_hundred_of_sgd(Trial& trial) { train(trial, sgd(0.05).momentum(0.9), 200); }
+
 void torch_adam(Trial& trial) {
   Plain net;
   Distributed run = trial.watched(distribute(
@@ -51,11 +53,11 @@ void torch_adam(Trial& trial) {
   trial.finish(run);
 }
 
-template <typename Net>
-void ten_steps(Trial& trial) {
+template <typename Net, int steps>
+void some_steps(Trial& trial) {
   Net net;
   Distributed run = trial.start(*net);
-  for (int step = 0; step < 10; ++step) {
+  for (int step = 0; step < steps; ++step) {
     const auto loss = trial.loss(net(trial.inputs(step)), step);
     trial.see(loss);
     loss.backward();
@@ -96,7 +98,7 @@ void accumulation(Trial& trial) {
   Plain net;
   Distributed run = trial.start(*net, sgd(0.05).momentum(0.9).clip(0.3));
   run.accumulate(3);
-  for (int step = 0; step < 8; ++step) {
+  for (int step = 0; step < 200; ++step) {
     for (int pass = 0; pass < 3; ++pass)
       (trial.loss(net(trial.inputs(3 * step + pass)), step) / 3).backward();
     run.step(3 * trial.rows());
@@ -168,9 +170,10 @@ Cases training_cases() {
           {"adamw", adamw_groups},
           {"torch_adam", torch_adam},
           {"two_hundred_steps", two_hundred_steps},
-          {"back_to_front", ten_steps<BackToFront>},
-          {"tied_weights", ten_steps<TiedWeights>},
-          {"reused_and_frozen", ten_steps<Recurrent>},
+          {"two_hundred_of_sgd", two_hundred_of_sgd},
+          {"back_to_front", some_steps<BackToFront, 10>},
+          {"tied_weights", some_steps<TiedWeights, 200>},
+          {"reused_and_frozen", some_steps<Recurrent, 10>},
           {"two_forwards", two_forwards},
           {"two_models", two_models},
           {"accumulation", accumulation},

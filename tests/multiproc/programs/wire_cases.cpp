@@ -1,18 +1,7 @@
-#include "programs/trial.h"
-#include "torch/train/checkpoint.h"
+#include "programs/resuming.h"
 
 namespace skein::testing {
 namespace {
-
-void some_steps(Trial& trial, Plain& net, Distributed& run, int from, int to) {
-  for (int step = from; step < to; ++step) {
-    run.expect(trial.rows());
-    const auto loss = trial.loss(net(trial.inputs(step)), step);
-    trial.see(loss);
-    loss.backward();
-    run.step(trial.rows());
-  }
-}
 
 // As the case "momentum", which is float32.
 void half(Trial& trial) {
@@ -42,22 +31,7 @@ void half_evaluated(Trial& trial) {
 // What is saved is exact: a run that goes on from it has the bits of one that was not stopped.
 void half_resumed(Trial& trial) {
   trial.strategy.set("wire", "bf16");
-  Plain net;
-  Distributed run = trial.start(*net);
-  some_steps(trial, net, run, 0, 4);
-  const std::string folder = trial.folder + "/half_resumed." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
-  some_steps(trial, net, run, 4, 8);
-
-  Plain again;
-  Distributed resumed = trial.start(*again);
-  load_checkpoint(newest_checkpoint(folder), resumed.impl(), {});
-  some_steps(trial, again, resumed, 4, 8);
-  trial.finish(resumed);
-  run.flush();
-  for (const auto& each : net->named_parameters())
-    if (!torch::equal(each.value(), again->named_parameters()[each.key()]))
-      throw Error("'" + each.key() + "' differs after the run was resumed");
+  resumes_bit_for_bit<Plain>(trial, "half_resumed");
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// Steps of a trial, and what a checkpoint must be good for.
+#pragma once
+
+#include <string>
+
+#include "programs/trial.h"
+#include "torch/train/checkpoint.h"
+
+namespace skein::testing {
+
+template <typename Net>
+void some_steps(Trial& trial, Net& net, Distributed& run, int from, int to) {
+  for (int step = from; step < to; ++step) {
+    run.expect(trial.rows());
+    const auto loss = trial.loss(net(trial.inputs(step)), step);
+    trial.see(loss);
+    loss.backward();
+    run.step(trial.rows());
+  }
+}
+
+// A run that goes on from a checkpoint has the bits of one that was not stopped, from its first
+// step on.
+template <typename Net>
+void resumes_bit_for_bit(Trial& trial, const std::string& name) {
+  Net net;
+  Distributed run = trial.start(*net);
+  some_steps(trial, net, run, 0, 4);
+  const std::string folder = trial.folder + "/" + name + "." + trial.strategy.name;
+  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
+  some_steps(trial, net, run, 4, 8);
+
+  Net again;
+  Distributed resumed = trial.start(*again);
+  load_checkpoint(newest_checkpoint(folder), resumed.impl(), {});
+  some_steps(trial, again, resumed, 4, 8);
+  trial.finish(resumed);
+  run.flush();
+  for (const auto& each : net->named_parameters())
+    if (!torch::equal(each.value(), again->named_parameters()[each.key()]))
+      throw Error("'" + each.key() + "' differs after the run was resumed");
+}
+
+}  // namespace skein::testing
