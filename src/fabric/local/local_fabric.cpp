@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -60,7 +58,7 @@ std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(
                                                local::Segment::map(std::move(peer.segment))));
     auto& state = peers.emplace_back(std::make_unique<PeerState>());
     state->pid = peer.pid;
-    state->pidfd = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    state->pidfd = std::move(peer.process);
   }
   return segments;
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -22,8 +23,16 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kMagic = 0x534b4e31;  // "SKN1": changes with the layout of Header
 
+// Well below the 253 that one message may carry.
+constexpr std::size_t kMostFdsOfAMessage = 128;
+
 struct Hello {
   std::uint32_t magic, size, rank, pid;
+};
+
+// What rank 0 tells everybody of each worker; its descriptors follow in order of rank.
+struct Introduction {
+  std::int32_t pid, watched;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -51,14 +60,28 @@ int remaining_ms(Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left / 1ms, 0, 1 << 30));
 }
 
-bool readable(int fd, Deadline deadline) {
-  pollfd waiting{fd, POLLIN, 0};
-  const int count = ::poll(&waiting, 1, remaining_ms(deadline));
-  if (count < 0 && errno != EINTR) fail("poll");
-  return count > 0;
+// Whether `fd` can be read, or (`events`) written, before the deadline.
+bool ready(int fd, Deadline deadline, short events = POLLIN) {
+  for (;;) {
+    pollfd waiting{fd, events, 0};
+    const int count = ::poll(&waiting, 1, remaining_ms(deadline));
+    if (count < 0 && errno != EINTR) fail("poll");
+    if (count > 0) return true;
+    if (SteadyClock().now() >= deadline) return false;
+  }
 }
 
-void send_message(int socket, const void* data, std::size_t bytes, const std::vector<int>& fds) {
+[[noreturn]] void too_late(int peer) {
+  throw IoError(
+      peer < 0 ? "meeting of the workers: a worker stopped in the middle of joining the run"
+               : fmt::format("meeting of the workers: rank {} did not go on by the deadline", peer),
+      peer);
+}
+
+// Sockets never block: what cannot be sent at once waits for room, until the deadline. The system
+// also limits how many descriptors a user has under way: those who receive them make room.
+void send_message(int socket, const void* data, std::size_t bytes, const std::vector<int>& fds,
+                  int peer, Deadline deadline) {
   iovec part{const_cast<void*>(data), bytes};
   std::vector<char> control(fds.empty() ? 0 : CMSG_SPACE(fds.size() * sizeof(int)));
   msghdr message{};
@@ -73,31 +96,45 @@ void send_message(int socket, const void* data, std::size_t bytes, const std::ve
     header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes)) fail("sendmsg");
+  for (;;) {
+    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+    if (sent == static_cast<ssize_t>(bytes)) return;
+    const bool full = sent < 0 && errno == EAGAIN;
+    if (sent >= 0 || (!full && errno != ETOOMANYREFS && errno != EINTR)) fail("sendmsg");
+    if (SteadyClock().now() >= deadline || (full && !ready(socket, deadline, POLLOUT)))
+      too_late(peer);
+    if (!full) std::this_thread::sleep_for(5ms);
+  }
 }
 
-// Reads exactly `bytes` (they were sent as one message) and the descriptors that came along.
-std::vector<FileDescriptor> receive_message(int socket, void* data, std::size_t bytes) {
-  iovec part{data, bytes};
-  std::vector<char> control(CMSG_SPACE(kMostRanks * sizeof(int)));
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-  if (got < 0) fail("recvmsg");
-  std::vector<FileDescriptor> fds;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    std::vector<int> numbers((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(numbers.data(), CMSG_DATA(header), numbers.size() * sizeof(int));
-    for (int number : numbers) fds.emplace_back(number);
+// Reads exactly `bytes`, in as many pieces as they come, and adds the descriptors that came along.
+void receive_message(int socket, void* data, std::size_t bytes, std::vector<FileDescriptor>& fds,
+                     int peer, Deadline deadline) {
+  for (std::size_t at = 0; at < bytes;) {
+    if (!ready(socket, deadline)) too_late(peer);
+    iovec part{static_cast<char*>(data) + at, bytes - at};
+    std::vector<char> control(CMSG_SPACE(kMostFdsOfAMessage * sizeof(int)));
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) fail("recvmsg");
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header;
+         header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      std::vector<int> numbers((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+      std::memcpy(numbers.data(), CMSG_DATA(header), numbers.size() * sizeof(int));
+      for (int number : numbers) fds.emplace_back(number);
+    }
+    if (got == 0)
+      throw IoError(
+          "meeting of the workers: the other side closed the connection (it failed or was refused)",
+          peer);
+    at += static_cast<std::size_t>(got);
   }
-  if (got != static_cast<ssize_t>(bytes))
-    throw IoError(
-        "meeting of the workers: the other side closed the connection (it failed or was refused)");
-  return fds;
 }
 
 void check_user(int socket) {
@@ -119,12 +156,69 @@ Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size,
                                   hello.size, size));
   if (known[hello.rank].segment.valid())
     throw ConfigError(fmt::format("two workers say they are rank {}", hello.rank));
-  if (fds.size() != 1) throw IoError("meeting of the workers: a worker brought no shared memory");
-  return {std::move(fds.front()), static_cast<int>(hello.pid)};
+  if (fds.empty() || fds.size() > 2)
+    throw IoError("meeting of the workers: a worker brought no shared memory");
+  Peer peer{std::move(fds.front()), {}, static_cast<int>(hello.pid)};
+  if (fds.size() == 2) peer.process = std::move(fds.back());
+  return peer;
+}
+
+// A descriptor of this process, which means the same in every PID namespace. Invalid where the
+// system has none.
+FileDescriptor own_process() {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
+std::vector<int> missing_ranks(const std::vector<Peer>& peers) {
+  std::vector<int> missing;
+  for (std::size_t r = 1; r < peers.size(); ++r)
+    if (!peers[r].segment.valid()) missing.push_back(static_cast<int>(r));
+  return missing;
+}
+
+void introduce(const std::vector<Peer>& peers, int socket, int rank, Deadline deadline) {
+  std::vector<Introduction> all;
+  std::vector<int> fds;
+  for (const Peer& peer : peers) {
+    all.push_back({peer.pid, peer.process.valid() ? 1 : 0});
+    fds.push_back(peer.segment.get());
+    if (peer.process.valid()) fds.push_back(peer.process.get());
+  }
+  send_message(socket, all.data(), all.size() * sizeof(Introduction), {}, rank, deadline);
+  for (std::size_t at = 0; at < fds.size(); at += kMostFdsOfAMessage) {
+    const auto begin = fds.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto count = std::min(kMostFdsOfAMessage, fds.size() - at);
+    const char mark = 'F';
+    send_message(socket, &mark, 1, {begin, begin + static_cast<std::ptrdiff_t>(count)}, rank,
+                 deadline);
+  }
+}
+
+std::vector<Peer> be_introduced(int socket, int size, Deadline deadline) {
+  std::vector<Introduction> all(static_cast<std::size_t>(size));
+  std::vector<FileDescriptor> fds;
+  receive_message(socket, all.data(), all.size() * sizeof(Introduction), fds, 0, deadline);
+  std::size_t expected = all.size();
+  for (const Introduction& each : all) expected += each.watched != 0 ? 1 : 0;
+  for (std::size_t at = 0; at < expected; at += kMostFdsOfAMessage) {
+    char mark = 0;
+    receive_message(socket, &mark, 1, fds, 0, deadline);
+  }
+  if (fds.size() != expected)
+    throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
+  std::vector<Peer> peers;
+  auto next = fds.begin();
+  for (const Introduction& each : all) {
+    Peer& peer = peers.emplace_back();
+    peer.pid = each.pid;
+    peer.segment = std::move(*next++);
+    if (each.watched != 0) peer.process = std::move(*next++);
+  }
+  return peers;
 }
 
 std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadline deadline) {
-  FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) fail("socket");
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) !=
       0)
@@ -132,40 +226,48 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
   if (::listen(listener.get(), size) != 0) fail("listen");
   std::vector<Peer> peers(static_cast<std::size_t>(size));
   std::vector<FileDescriptor> sockets(static_cast<std::size_t>(size));
-  peers[0] = {FileDescriptor(::dup(segment_fd)), ::getpid()};
+  peers[0] = {FileDescriptor(::dup(segment_fd)), own_process(), ::getpid()};
+  std::vector<FileDescriptor> strangers;  // who have connected and said nothing yet
   for (int met = 1; met < size;) {
-    if (!readable(listener.get(), deadline)) {
-      if (SteadyClock().now() < deadline) continue;
-      std::vector<int> missing;
-      for (int r = 1; r < size; ++r)
-        if (!peers[static_cast<std::size_t>(r)].segment.valid()) missing.push_back(r);
+    std::vector<pollfd> waiting{{listener.get(), POLLIN, 0}};
+    for (const FileDescriptor& each : strangers) waiting.push_back({each.get(), POLLIN, 0});
+    if (::poll(waiting.data(), waiting.size(), remaining_ms(deadline)) < 0 && errno != EINTR)
+      fail("poll");
+    if (SteadyClock().now() >= deadline) {
+      const std::vector<int> missing = missing_ranks(peers);
       throw IoError(fmt::format("rank {} did not join the run in time", fmt::join(missing, ", ")),
                     missing.front());
     }
-    FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket.valid()) fail("accept");
+    for (std::size_t i = waiting.size() - 1; i > 0; --i) {
+      if (waiting[i].revents == 0) continue;
+      FileDescriptor socket = std::move(strangers[i - 1]);
+      strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+      Hello hello{};
+      std::vector<FileDescriptor> fds;
+      receive_message(socket.get(), &hello, sizeof(hello), fds, -1, deadline);
+      Peer peer = check_hello(hello, std::move(fds), size, peers);
+      peers[hello.rank] = std::move(peer);
+      sockets[hello.rank] = std::move(socket);
+      ++met;
+    }
+    if (waiting.front().revents == 0) continue;
+    FileDescriptor socket(
+        ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      fail("accept");
+    }
     check_user(socket.get());
-    if (!readable(socket.get(), deadline)) continue;
-    Hello hello{};
-    auto fds = receive_message(socket.get(), &hello, sizeof(hello));
-    Peer peer = check_hello(hello, std::move(fds), size, peers);
-    peers[hello.rank] = std::move(peer);
-    sockets[hello.rank] = std::move(socket);
-    ++met;
-  }
-  std::vector<int> fds, pids;
-  for (const Peer& peer : peers) {
-    fds.push_back(peer.segment.get());
-    pids.push_back(peer.pid);
+    strangers.push_back(std::move(socket));
   }
   for (std::size_t r = 1; r < sockets.size(); ++r)
-    send_message(sockets[r].get(), pids.data(), pids.size() * sizeof(int), fds);
+    introduce(peers, sockets[r].get(), static_cast<int>(r), deadline);
   return peers;
 }
 
 std::vector<Peer> visit(const Address& address, int rank, int size, int segment_fd,
                         Deadline deadline) {
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail("socket");
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value),
                    address.length) != 0) {
@@ -177,17 +279,12 @@ std::vector<Peer> visit(const Address& address, int rank, int size, int segment_
   check_user(socket.get());
   const Hello hello{kMagic, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(rank),
                     static_cast<std::uint32_t>(::getpid())};
-  send_message(socket.get(), &hello, sizeof(hello), {segment_fd});
-  while (!readable(socket.get(), deadline))
-    if (SteadyClock().now() >= deadline)
-      throw IoError("the run did not become complete in time", 0);
-  std::vector<int> pids(static_cast<std::size_t>(size));
-  auto fds = receive_message(socket.get(), pids.data(), pids.size() * sizeof(int));
-  if (fds.size() != pids.size())
-    throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
-  std::vector<Peer> peers;
-  for (std::size_t r = 0; r < pids.size(); ++r) peers.push_back({std::move(fds[r]), pids[r]});
-  return peers;
+  const FileDescriptor process = own_process();
+  std::vector<int> fds{segment_fd};
+  if (process.valid()) fds.push_back(process.get());
+  send_message(socket.get(), &hello, sizeof(hello), fds, 0, deadline);
+  if (!ready(socket.get(), deadline)) throw IoError("the run did not become complete in time", 0);
+  return be_introduced(socket.get(), size, deadline);
 }
 
 }  // namespace

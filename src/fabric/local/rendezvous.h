@@ -12,12 +12,13 @@ namespace skein::local {
 
 struct Peer {
   FileDescriptor segment;
-  int pid = 0;
+  FileDescriptor process;  // becomes readable when the worker's process ends; may be missing
+  int pid = 0;             // as it knows itself
 };
 
 // Blocks until all `size` workers of `run_id` have met; returns them in order of rank, the caller
 // included. Only processes of the same user are admitted. Throws IoError, naming the missing ranks,
-// when `deadline` passes first.
+// when `deadline` passes first, wherever a peer has come to a stop.
 std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
                        Deadline deadline);
 
