@@ -39,7 +39,7 @@ OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size) {
   for (const auto& [name, vector] : optimizer.state()) {
     auto& plane = state[name];
     plane = allocate_on_heap(plane_size);
-    for_owned(optimizer, [&](Range in_plane, Range in_vector) {
+    for_owned(optimizer, [&, &vector = vector](Range in_plane, Range in_vector) {
       copy(plane->span().at(in_plane), vector.at(in_vector));
     });
   }
@@ -53,7 +53,7 @@ Task<> Strategy::whole_state(OptimizerState& state) {
 
 void restore_state(Optimizer& optimizer, const OptimizerState& state) {
   for (const auto& [name, vector] : optimizer.state())
-    for_owned(optimizer, [&](Range in_plane, Range in_vector) {
+    for_owned(optimizer, [&, &name = name, &vector = vector](Range in_plane, Range in_vector) {
       copy(vector.at(in_vector), state.at(name)->span().at(in_plane));
     });
 }

@@ -13,7 +13,7 @@ struct Edge {
   int a = 0;
   int b = 0;
 
-  auto operator<=>(const Edge&) const = default;
+  auto operator<=>(const Edge&) const = default;  // NOLINT(modernize-use-nullptr): there is none
 };
 
 // A connected graph without loops or double edges on the ranks 0 … size() − 1. One worker has no
