@@ -12,7 +12,9 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 #include "skein/error.h"
@@ -20,22 +22,28 @@
 namespace skein {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31647261'6f42536bU;  // changes with the layout below
+constexpr std::uint64_t kMagic = 0x32647261'6f42536bU;  // changes with the layout below
 
 template <std::size_t bytes>
 using Text = std::array<std::atomic<std::uint64_t>, bytes / 8>;
 
-// A sequence lock: `sequence` is odd while a writer is inside. Every field is atomic and is written
-// with release and read with acquire order, so a reader that saw any of a writer's values also sees
-// that the sequence has moved on. (Fences would do as well, but the thread sanitizer knows none.)
-struct alignas(64) SharedRecord {
-  std::atomic<std::uint32_t> sequence;
-  std::atomic<std::int32_t> pid;
-  std::atomic<std::int64_t> step, samples;
-  std::atomic<std::int32_t> phase, waiting_for, failed_in, lost_peer;
-  std::atomic<std::int64_t> changed, failed_at;
+// Fields are written with release and read with acquire order. (Fences would do as well, but the
+// thread sanitizer knows none.)
+struct Fields {
+  std::atomic<std::int32_t> pid, phase, waiting_for, failed_in, lost_peer;
+  std::atomic<std::int64_t> step, samples, changed, failed_at;
   Text<32> operation;
   Text<512> failure;
+};
+
+// Every version of a record is written to the slot after that of the last one, and is there for
+// readers when it is whole. So a writer that dies, or is stopped, half way has changed nothing, and
+// a reader is disturbed only if kSlots - 1 versions follow each other while it copies one.
+constexpr std::uint64_t kSlots = 8;
+struct alignas(64) SharedRecord {
+  std::atomic<std::uint64_t> version;
+  std::atomic<std::uint64_t> writer;  // the turn of the thread that writes; even: nobody does
+  std::array<Fields, kSlots> slots;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -80,7 +88,26 @@ std::string get_text(const Words& words) {
   return bytes.data();
 }
 
-BoardRecord copy(const SharedRecord& from) {
+template <typename Words>
+void copy_words(Words& to, const Words& from) {
+  for (std::size_t i = 0; i < to.size(); ++i) put(to[i], get(from[i]));
+}
+
+void copy(Fields& to, const Fields& from) {
+  put(to.pid, get(from.pid));
+  put(to.phase, get(from.phase));
+  put(to.waiting_for, get(from.waiting_for));
+  put(to.failed_in, get(from.failed_in));
+  put(to.lost_peer, get(from.lost_peer));
+  put(to.step, get(from.step));
+  put(to.samples, get(from.samples));
+  put(to.changed, get(from.changed));
+  put(to.failed_at, get(from.failed_at));
+  copy_words(to.operation, from.operation);
+  copy_words(to.failure, from.failure);
+}
+
+BoardRecord copy(const Fields& from) {
   BoardRecord out;
   out.pid = get(from.pid);
   out.step = get(from.step);
@@ -96,28 +123,41 @@ BoardRecord copy(const SharedRecord& from) {
   return out;
 }
 
-// Writers are this process's own threads, a few instructions long: the wait is never more than
-// that.
-class Write {
+// The turn to write a record. Those who want it are the threads of its worker, for well under a
+// microsecond each. One that keeps it for kLongest has died with it, as the process did that a
+// script has started this one in place of: its turn is over.
+class Turn {
  public:
-  explicit Write(SharedRecord& record) : record_(record) {
-    for (sequence_ = get(record.sequence);;) {
-      if (sequence_ % 2 != 0) {
-        sched_yield();
-        sequence_ = get(record.sequence);
-      } else if (record.sequence.compare_exchange_weak(sequence_, sequence_ + 1,
-                                                       std::memory_order_acq_rel)) {
-        return;
+  explicit Turn(SharedRecord& record) : record_(record) {
+    std::uint64_t seen = get(record.writer);
+    std::optional<std::chrono::steady_clock::time_point> since;
+    for (;;) {
+      const bool late = since && std::chrono::steady_clock::now() - *since > kLongest;
+      if (seen % 2 == 0 || late) {
+        number_ = seen + (seen % 2 == 0 ? 1 : 2);
+        if (record.writer.compare_exchange_weak(seen, number_, std::memory_order_acq_rel)) return;
+        since.reset();
+        continue;
       }
+      if (!since) since = std::chrono::steady_clock::now();
+      sched_yield();
+      const std::uint64_t now = get(record.writer);
+      if (std::exchange(seen, now) != now) since.reset();
     }
   }
-  ~Write() { put(record_.sequence, sequence_ + 2); }
-  Write(const Write&) = delete;
-  Write& operator=(const Write&) = delete;
+  // Unless another has taken it for dead.
+  ~Turn() {
+    std::uint64_t mine = number_;
+    record_.writer.compare_exchange_strong(mine, number_ + 1, std::memory_order_acq_rel);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
  private:
+  static constexpr std::chrono::milliseconds kLongest{200};
+
   SharedRecord& record_;
-  std::uint32_t sequence_;
+  std::uint64_t number_ = 0;
 };
 
 }  // namespace
@@ -160,9 +200,13 @@ struct Board::Memory {
   void write(Change&& change) const {
     SharedRecord& mine = record(rank);
     const Time now = clock->now();
-    const Write write(mine);
-    change(mine, now);
-    put(mine.changed, now.time_since_epoch().count());
+    const Turn turn(mine);
+    const std::uint64_t version = get(mine.version);
+    Fields& next = mine.slots[(version + 1) % kSlots];
+    copy(next, mine.slots[version % kSlots]);
+    change(next, now);
+    put(next.changed, now.time_since_epoch().count());
+    put(mine.version, version + 1);
   }
 };
 
@@ -188,8 +232,8 @@ Board Board::create(int size, int rank, ClockPointer clock) {
   memory->header->size = size;
   // New memory is all zeros, and so is an empty record but for these.
   for (int each = 0; each < size; ++each) {
-    put(memory->record(each).waiting_for, -1);
-    put(memory->record(each).lost_peer, -1);
+    put(memory->record(each).slots[0].waiting_for, -1);
+    put(memory->record(each).slots[0].lost_peer, -1);
   }
   return Board(std::move(memory));
 }
@@ -236,37 +280,38 @@ int Board::descriptor() const { return memory_->descriptor; }
 
 BoardRecord Board::read(int rank) const {
   const SharedRecord& record = memory_->record(rank);
-  // A worker that was killed inside Write leaves the sequence odd for ever: after a while its
-  // record is taken as it is.
-  constexpr int kTries = 1000;
-  for (int i = 0; i < kTries; ++i) {
-    const std::uint32_t before = get(record.sequence);
-    BoardRecord out = copy(record);
-    if (before % 2 == 0 && record.sequence.load(std::memory_order_relaxed) == before) return out;
+  // A slot is written again when kSlots - 1 more versions are there. Who has read a value of that
+  // later write sees those versions too.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (;;) {
+    const std::uint64_t version = get(record.version);
+    BoardRecord out = copy(record.slots[version % kSlots]);
+    if (get(record.version) - version < kSlots - 1) return out;
+    // Only memory that a worker has spoilt can look like this for so long.
+    if (std::chrono::steady_clock::now() > until) return out;
     sched_yield();
   }
-  return copy(record);
 }
 
 void Board::sign_in() {
-  memory_->write([](SharedRecord& mine, Time) { put(mine.pid, getpid()); });
+  memory_->write([](Fields& mine, Time) { put(mine.pid, getpid()); });
 }
 
 void Board::set_step(std::int64_t step, std::int64_t samples) {
-  memory_->write([&](SharedRecord& mine, Time) {
+  memory_->write([&](Fields& mine, Time) {
     put(mine.step, step);
     put(mine.samples, samples);
   });
 }
 
 void Board::set_phase(Phase phase) {
-  memory_->write([&](SharedRecord& mine, Time) {
+  memory_->write([&](Fields& mine, Time) {
     if (static_cast<Phase>(get(mine.phase)) != Phase::failed) put(mine.phase, phase);
   });
 }
 
 void Board::set_waiting(int peer, std::string_view operation) {
-  memory_->write([&](SharedRecord& mine, Time) {
+  memory_->write([&](Fields& mine, Time) {
     if (static_cast<Phase>(get(mine.phase)) == Phase::failed) return;
     put(mine.waiting_for, peer);
     put_text(mine.operation, operation);
@@ -276,7 +321,7 @@ void Board::set_waiting(int peer, std::string_view operation) {
 void Board::clear_waiting() { set_waiting(-1, {}); }
 
 void Board::fail(std::string_view message, int lost_peer) {
-  memory_->write([&](SharedRecord& mine, Time now) {
+  memory_->write([&](Fields& mine, Time now) {
     if (static_cast<Phase>(get(mine.phase)) == Phase::failed) return;
     put(mine.failed_in, get(mine.phase));
     put(mine.phase, Phase::failed);

@@ -50,7 +50,8 @@ struct BoardRecord {
 
 // One record per rank. The writing functions write this worker's own; they take well under a
 // microsecond and may be called from any of its threads. Texts that are too long are cut.
-// Reading is possible from any process at any time, also of a worker that was killed while writing.
+// Reading is possible from any process at any time, and gives the last record that was whole: also
+// of a worker that was killed while writing.
 class Board {
  public:
   using ClockPointer = std::shared_ptr<const Clock>;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "launch/board.h"
 #include "launch/relay.h"
@@ -110,27 +111,73 @@ TEST(Board, OutlivesAWorkerThatIsKilled) {
   EXPECT_EQ(record.phase, Phase::forward);
 }
 
+// A child process that is killed with the object.
+class Child {
+ public:
+  template <typename Body>
+  explicit Child(Body body) : pid_(fork()) {
+    if (pid_ != 0) return;
+    body();
+    _exit(0);
+  }
+  ~Child() { end(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void end() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, -1), nullptr, 0);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+Board board_of_rank_1(const Board& board) {
+  return std::move(*Board::inherit(board_variable(std::to_string(board.descriptor())), 1));
+}
+
 TEST(Board, CopiesAreConsistent) {
   // Two writing threads that keep step and samples equal, killed somewhere, and a reader.
   const Board board = Board::create(2);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    Board mine = std::move(*Board::inherit(board_variable(std::to_string(board.descriptor())), 1));
+  Child writer([&] {
+    Board mine = board_of_rank_1(board);
     const auto write = [&](std::int64_t from) {
       for (std::int64_t i = from;; i += 2) mine.set_step(i, i);
     };
     std::thread other(write, 1);
     write(2);
-  }
+  });
   std::int64_t seen = 0;
   for (int i = 0; i < 20'000 || seen < 1000; ++i) {
     const BoardRecord record = board.read(1);
     ASSERT_EQ(record.step, record.samples);
     seen = record.step;
   }
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
-  board.read(1);  // returns even if the writer died half way
+  writer.end();
+  const BoardRecord last = board.read(1);
+  EXPECT_EQ(last.step, last.samples) << "of a writer that died half way";
+}
+
+// As when a script starts a worker again after it was killed in the middle of writing.
+TEST(Board, IsWrittenInPlaceOfAWorkerThatDiedWhileWriting) {
+  const Board board = Board::create(2);
+  for (int round = 1; round <= 8; ++round) {
+    Child writer([&] {
+      Board mine = board_of_rank_1(board);
+      mine.set_step(round, round);
+      for (;;) mine.set_waiting(0, "a name that is as long as can be");
+    });
+    while (board.read(1).step != round) std::this_thread::yield();
+    std::this_thread::sleep_for(2ms);
+    writer.end();
+    const int status = in_child([&] {
+      alarm(30);
+      board_of_rank_1(board).set_step(-round, -round);
+    });
+    ASSERT_TRUE(WIFEXITED(status)) << "it hangs";
+    EXPECT_EQ(board.read(1).step, -round);
+  }
 }
 
 TEST(Board, InheritsOnlyWhatIsABoard) {
