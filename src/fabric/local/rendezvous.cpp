@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <thread>
 
+#include "core/check.h"
 #include "fabric/local/segment.h"
 #include "skein/error.h"
 
@@ -44,15 +46,44 @@ struct Address {
   socklen_t length = 0;
 };
 
-Address address_of(const std::string& run_id) {
+// Names for the meeting of one run, in the order in which they are tried. The launcher's variables
+// may let others guess them, and who has a name keeps it: a stranger would have to sit on all.
+constexpr int kNames = 8;
+
+// 128 bits that stand for a text which is too long.
+std::string digest(const std::string& text) {
+  std::string out;
+  for (const std::uint64_t basis : {0xcbf29ce484222325U, 0x84222325cbf29ce4U}) {
+    std::uint64_t hash = basis;  // FNV-1a
+    for (const char letter : text)
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
+    out += fmt::format("{:016x}", hash);
+  }
+  return out;
+}
+
+Address address_of(const std::string& run_id, int number) {
+  constexpr std::size_t kLongest = 72;
+  const std::string id =
+      run_id.size() <= kLongest ? run_id : run_id.substr(0, 32) + "-" + digest(run_id);
+  std::string name = fmt::format("skein-{}-{}", ::geteuid(), id);
+  if (number > 0) name += fmt::format("-{}", number);
   Address address;
   address.value.sun_family = AF_UNIX;
-  const std::string name = fmt::format("skein-{}-{}", ::getuid(), run_id);
-  if (name.size() + 1 > sizeof(address.value.sun_path))
-    throw ConfigError(fmt::format("run id '{}' is too long: at most 90 characters", run_id));
+  SKEIN_CHECK(name.size() < sizeof(address.value.sun_path), "a name of {} bytes", name.size());
   std::memcpy(address.value.sun_path + 1, name.data(), name.size());  // a leading 0: no file
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
+}
+
+FileDescriptor new_socket() {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) fail("socket");
+  return socket;
+}
+
+bool connects(int socket, const Address& address) {
+  return ::connect(socket, reinterpret_cast<const sockaddr*>(&address.value), address.length) == 0;
 }
 
 int remaining_ms(Deadline deadline) {
@@ -137,14 +168,21 @@ void receive_message(int socket, void* data, std::size_t bytes, std::vector<File
   }
 }
 
-void check_user(int socket) {
+// The user of the process at the other end, as the kernel knows it.
+uid_t user_of(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
     fail("SO_PEERCRED");
-  if (credentials.uid != ::getuid())
-    throw IoError(
-        fmt::format("meeting of the workers: a process of user {} tried to join", credentials.uid));
+  return credentials.uid;
+}
+
+bool is_own(int socket) { return user_of(socket) == ::geteuid(); }
+
+// Whoever only wanted to know who listens here has said nothing.
+bool has_gone(int socket) {
+  char byte;
+  return ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size,
@@ -217,13 +255,35 @@ std::vector<Peer> be_introduced(int socket, int size, Deadline deadline) {
   return peers;
 }
 
-std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadline deadline) {
-  FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener.valid()) fail("socket");
-  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) !=
-      0)
-    fail("bind (is another run with this id alive?)");
-  if (::listen(listener.get(), size) != 0) fail("listen");
+// Throws unless a process of another user has `address`: then the next name is as good.
+void check_taken_by_stranger(const Address& address) {
+  const FileDescriptor socket = new_socket();
+  if (connects(socket.get(), address) && is_own(socket.get()))
+    throw IoError(
+        "meeting of the workers: another worker says it is rank 0 of this run, or another run with "
+        "this id is starting");
+}
+
+FileDescriptor listen_for(const std::string& run_id, int size) {
+  for (int number = 0; number < kNames; ++number) {
+    FileDescriptor listener = new_socket();
+    const Address address = address_of(run_id, number);
+    if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) ==
+        0) {
+      if (::listen(listener.get(), size) != 0) fail("listen");
+      return listener;
+    }
+    if (errno != EADDRINUSE) fail("bind");
+    check_taken_by_stranger(address);
+  }
+  throw IoError(fmt::format(
+      "meeting of the workers: processes of other users have taken all names of run '{}'; give it "
+      "another id (under torchrun: --rdzv-id, or another --master-port)",
+      run_id));
+}
+
+std::vector<Peer> host(const std::string& run_id, int size, int segment_fd, Deadline deadline) {
+  const FileDescriptor listener = listen_for(run_id, size);
   std::vector<Peer> peers(static_cast<std::size_t>(size));
   std::vector<FileDescriptor> sockets(static_cast<std::size_t>(size));
   peers[0] = {FileDescriptor(::dup(segment_fd)), own_process(), ::getpid()};
@@ -242,6 +302,7 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
       if (waiting[i].revents == 0) continue;
       FileDescriptor socket = std::move(strangers[i - 1]);
       strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+      if (has_gone(socket.get())) continue;
       Hello hello{};
       std::vector<FileDescriptor> fds;
       receive_message(socket.get(), &hello, sizeof(hello), fds, -1, deadline);
@@ -257,7 +318,7 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       fail("accept");
     }
-    check_user(socket.get());
+    if (!is_own(socket.get())) continue;
     strangers.push_back(std::move(socket));
   }
   for (std::size_t r = 1; r < sockets.size(); ++r)
@@ -265,18 +326,32 @@ std::vector<Peer> host(const Address& address, int size, int segment_fd, Deadlin
   return peers;
 }
 
-std::vector<Peer> visit(const Address& address, int rank, int size, int segment_fd,
-                        Deadline deadline) {
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) fail("socket");
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.value),
-                   address.length) != 0) {
-    if (errno != ECONNREFUSED && errno != ENOENT && errno != EAGAIN && errno != EINTR)
-      fail("connect");
-    if (SteadyClock().now() >= deadline) throw IoError("rank 0 did not open the run in time", 0);
+// Under which of its names rank 0 listens is found by trying all.
+FileDescriptor find_host(const std::string& run_id, Deadline deadline) {
+  for (;;) {
+    std::optional<uid_t> stranger;
+    for (int number = 0; number < kNames; ++number) {
+      FileDescriptor socket = new_socket();
+      if (connects(socket.get(), address_of(run_id, number))) {
+        if (is_own(socket.get())) return socket;
+        stranger = user_of(socket.get());
+      } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
+        fail("connect");
+      }
+    }
+    if (SteadyClock().now() >= deadline)
+      throw IoError(stranger ? fmt::format("rank 0 did not open the run in time; a process of user "
+                                           "{} listens under a name of this run",
+                                           *stranger)
+                             : "rank 0 did not open the run in time",
+                    0);
     std::this_thread::sleep_for(5ms);
   }
-  check_user(socket.get());
+}
+
+std::vector<Peer> visit(const std::string& run_id, int rank, int size, int segment_fd,
+                        Deadline deadline) {
+  const FileDescriptor socket = find_host(run_id, deadline);
   const Hello hello{kMagic, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(rank),
                     static_cast<std::uint32_t>(::getpid())};
   const FileDescriptor process = own_process();
@@ -291,9 +366,8 @@ std::vector<Peer> visit(const Address& address, int rank, int size, int segment_
 
 std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
                        Deadline deadline) {
-  const Address address = address_of(run_id);
-  return rank == 0 ? host(address, size, segment_fd, deadline)
-                   : visit(address, rank, size, segment_fd, deadline);
+  return rank == 0 ? host(run_id, size, segment_fd, deadline)
+                   : visit(run_id, rank, size, segment_fd, deadline);
 }
 
 }  // namespace skein::local
