@@ -15,6 +15,7 @@ struct UpdateContext {
   double learning_rate = 0;
   float gradient_scale = 1;  // gradients are multiplied by this first (averaging, clipping)
   std::int64_t step = 1;     // 1 for the first update (AdamW's bias correction)
+  bool skip = false;         // whoever calls the optimizer only clears the gradients instead
 };
 
 // Elementwise: the update of an element depends on its own gradient, parameter and state alone. So

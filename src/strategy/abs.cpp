@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/kernels.h"
-#include "optimize/clip.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -125,9 +124,9 @@ Task<> Abs::update(std::int64_t samples, float gradient_scale) {
   Progress& progress = worker_.progress;
   UpdateContext context{.learning_rate = scaled_rate(samples),
                         .gradient_scale = gradient_scale,
-                        .step = ++progress.steps};
-  if (worker_.clip() > 0)
-    context.gradient_scale = clipped(gradient_scale, squared_norm(gradients), worker_.clip());
+                        .step = progress.steps + 1};
+  if (worker_.wants_norm()) co_await worker_.prepare(context, squared_norm(gradients));
+  if (!context.skip) ++progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
   progress.samples += samples;
 }

@@ -1,6 +1,5 @@
 #include "strategy/allreduce.h"
 
-#include "optimize/clip.h"
 #include "strategy/shards.h"
 
 namespace skein {
@@ -20,15 +19,15 @@ Task<> AllReduce::sum(int bucket) {
 
 Task<> AllReduce::end_step(std::int64_t samples) {
   UpdateContext context = co_await end_backward(samples);
-  if (worker_.clip() > 0) {
+  if (worker_.wants_norm()) {
     co_await all_summed();
-    context.gradient_scale = clipped(context.gradient_scale, squared_norm_of_sum(), worker_.clip());
+    co_await worker_.prepare(context, squared_norm_of_sum());
   }
   for (int bucket = 0; bucket < plan().count(); ++bucket) {
     co_await summed(bucket);
     co_await worker_.update(plan().range(bucket), context);
   }
-  ++worker_.progress.steps;
+  if (!context.skip) ++worker_.progress.steps;
 }
 
 // Shard by shard, as workers that hold one shard each would add it up: the same bits.

@@ -10,7 +10,6 @@
 #include "core/units.h"
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
-#include "optimize/clip.h"
 #include "schedule/exact.h"
 #include "skein/error.h"
 #include "strategy/shards.h"
@@ -89,7 +88,9 @@ Task<> Dear::begin_step(std::int64_t samples) {
 
 Task<> Dear::end_step(std::int64_t samples) {
   UpdateContext context = co_await end_backward(samples);
-  ++worker_.progress.steps;
+  // The user looks at gradients in the step itself, not while the next forward runs.
+  if (worker_.before_update) co_await prepare(context);
+  if (!context.skip) ++worker_.progress.steps;
   pending_.assign(pending_.size(), true);
   restore_ = std::exchange(rounded_, rounds());
   gathers_.clear();
@@ -182,7 +183,7 @@ Task<> Dear::update_and_gather(UpdateContext context) {
 
 // In the order in which the next forward reads: the last bucket lies first in the arena.
 Task<> Dear::update_all(UpdateContext& context) {
-  if (worker_.clip() > 0) co_await clip(context);
+  if (worker_.wants_norm() && !worker_.before_update) co_await prepare(context);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
@@ -215,7 +216,7 @@ Task<> Dear::gather(int bucket) {
 }
 
 // One exact number from each worker, added up in the order of ranks as AllReduce does.
-Task<> Dear::clip(UpdateContext& context) {
+Task<> Dear::prepare(UpdateContext& context) {
   co_await all_summed();
   const Span table = norms_->span();
   fill(table, 0);
@@ -225,7 +226,7 @@ Task<> Dear::clip(UpdateContext& context) {
   co_await worker_.fabric().all_reduce_small(kNorm, table, worker_.deadline());
   double total = 0;
   for (int rank = 0; rank < worker_.size(); ++rank) total += get_exact(table.at(exact_place(rank)));
-  context.gradient_scale = clipped(context.gradient_scale, total, worker_.clip());
+  co_await worker_.prepare(context, total);
 }
 
 void Dear::arrived(int bucket) {

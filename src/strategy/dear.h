@@ -58,7 +58,7 @@ class Dear final : public Synchronous {
   Task<> update_own_shard(int bucket, const UpdateContext& context);
   Task<> gather(int bucket);
   Task<> all_arrived();
-  Task<> clip(UpdateContext& context);
+  Task<> prepare(UpdateContext& context);
   void arrived(int bucket);
   void failed();
 

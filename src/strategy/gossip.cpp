@@ -8,7 +8,6 @@
 
 #include "core/statistics.h"
 #include "kernels/kernels.h"
-#include "optimize/clip.h"
 
 namespace skein {
 namespace {
@@ -101,10 +100,11 @@ void Gossip::refresh() {
 
 Task<> Gossip::update() {
   Arena& arena = worker_.arena();
-  UpdateContext context{.learning_rate = worker_.learning_rate(), .step = ++worker_.progress.steps};
-  if (worker_.clip() > 0)
-    context.gradient_scale = clipped(1, squared_norm(arena.gradients()), worker_.clip());
-  if (!peers_) {
+  UpdateContext context{.learning_rate = worker_.learning_rate(),
+                        .step = worker_.progress.steps + 1};
+  if (worker_.wants_norm()) co_await worker_.prepare(context, squared_norm(arena.gradients()));
+  if (!context.skip) ++worker_.progress.steps;
+  if (!peers_ || context.skip) {
     co_await worker_.update({0, arena.size()}, context);
     co_return;
   }

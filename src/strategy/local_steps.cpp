@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "kernels/kernels.h"
-#include "optimize/clip.h"
 
 namespace skein {
 
@@ -38,10 +37,10 @@ Task<> LocalSteps::begin_step(std::int64_t) { co_return; }
 Task<> LocalSteps::update(float gradient_scale) {
   UpdateContext context{.learning_rate = worker_.learning_rate(),
                         .gradient_scale = gradient_scale,
-                        .step = ++worker_.progress.steps};
-  if (worker_.clip() > 0)
-    context.gradient_scale =
-        clipped(gradient_scale, squared_norm(worker_.arena().gradients()), worker_.clip());
+                        .step = worker_.progress.steps + 1};
+  if (worker_.wants_norm())
+    co_await worker_.prepare(context, squared_norm(worker_.arena().gradients()));
+  if (!context.skip) ++worker_.progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
 }
 

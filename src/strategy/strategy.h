@@ -62,6 +62,10 @@ class Strategy {
   // Ends when forward may read the bucket's parameters.
   virtual Task<> need(int bucket);
 
+  // Whether gradients may be on their way to others before end_step, so that nobody may touch them
+  // any more. A driver that does not report buckets keeps them here until then.
+  virtual bool sends_in_backward() const { return false; }
+
   // The bucket's gradients of this step are complete. Starts what is to be started; never waits.
   virtual void gradient_ready(int bucket) = 0;
 

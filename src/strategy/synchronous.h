@@ -32,6 +32,7 @@ class Synchronous : public Strategy {
   const BucketPlan& plan() const override { return plan_; }
   std::vector<std::int64_t> split(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
+  bool sends_in_backward() const override { return options_.overlap && worker_.size() > 1; }
   void gradient_ready(int bucket) override;
   bool wants_order_of_reads() const override { return options_.reorder && worker_.size() > 1; }
   void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }

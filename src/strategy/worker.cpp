@@ -1,5 +1,10 @@
 #include "strategy/worker.h"
 
+#include <cmath>
+
+#include "kernels/kernels.h"
+#include "optimize/clip.h"
+
 namespace skein {
 
 namespace {
@@ -17,9 +22,23 @@ void Meters::computed(Duration time, std::int64_t samples) {
   smooth = smooth > 0 ? smooth + kNewest * (newest - smooth) : newest;
 }
 
+Task<> Worker::prepare(UpdateContext& context, double squared_norm) {
+  if (before_update) {
+    const auto scale = static_cast<double>(context.gradient_scale);
+    AveragedGradients gradients(std::sqrt(squared_norm * scale * scale));
+    co_await before_update(gradients);
+    context.gradient_scale *= static_cast<float>(gradients.factor());
+    context.skip = gradients.skipped();
+  }
+  if (clip_ > 0) context.gradient_scale = clipped(context.gradient_scale, squared_norm, clip_);
+}
+
 Task<> Worker::update(Range range, const UpdateContext& context) {
   const std::function<void()> apply = [&] {
-    optimizer_->update(range, arena_->parameters(), arena_->gradients(), context);
+    if (context.skip)
+      fill(arena_->gradients().at(range), 0);
+    else
+      optimizer_->update(range, arena_->parameters(), arena_->gradients(), context);
   };
   co_await update(range.count, apply);
 }

@@ -11,6 +11,7 @@
 #include "fabric/fabric.h"
 #include "optimize/optimizer.h"
 #include "optimize/schedule.h"
+#include "skein/averaged_gradients.h"
 
 namespace skein {
 
@@ -62,8 +63,13 @@ class Worker {
   Duration patience() const { return patience_; }
   Deadline deadline() const { return loop().now() + patience_; }
 
-  // Gradient clipping by global norm; 0 for none.
-  double clip() const { return clip_; }
+  // Whether an update needs the norm of the whole gradient: then prepare() comes before it.
+  bool wants_norm() const { return clip_ > 0 || before_update; }
+
+  // Shows `before_update` the gradient that an update is about to be made of, `squared_norm` being
+  // that of the plane before `context.gradient_scale`; then clips it. `context` says what came of
+  // it. All workers that share the update share these values.
+  Task<> prepare(UpdateContext& context, double squared_norm);
 
   // The learning rate of an update made now: it follows global samples.
   double learning_rate() const { return learning_rate_.at(progress.samples); }
@@ -75,7 +81,8 @@ class Worker {
     optimizer_ = &optimizer;
   }
 
-  // Applies the optimizer to `range` of the model. `context` must outlive the task.
+  // Applies the optimizer to `range` of the model, or clears its gradients where the context says
+  // skip. `context` must outlive the task.
   Task<> update(Range range, const UpdateContext& context);
 
   // The same where the caller applies the optimizer to `count` elements itself, which `apply` does
@@ -85,6 +92,10 @@ class Worker {
   // What an element's update takes on the clock besides what it really takes: where time is
   // simulated, nothing does.
   double modelled_update_seconds = 0;
+
+  // What the user does to gradients before they are applied; empty for nothing. In real runs it
+  // ends when the user's own thread has done it.
+  std::function<Task<>(AveragedGradients&)> before_update;
 
   Progress progress;
   Meters meters;

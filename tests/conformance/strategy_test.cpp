@@ -73,6 +73,7 @@ struct Rank {
       co_await strategy->need(bucket);
     co_await strategy->begin_step(expected);
     if (samples > 0) set_gradient(arena, arena.gradients(), worker.rank(), number);
+    if (poisoned) arena.gradients()[3] = NAN;
     Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
     const auto order = rng.permutation(static_cast<std::uint32_t>(strategy->plan().count()));
     for (const std::uint32_t bucket : order)
@@ -80,6 +81,7 @@ struct Rank {
     co_await strategy->end_step(samples);
   }
 
+  bool poisoned = false;  // the next gradient is not a number
   NoTrace trace;
   Arena arena;
   Sgd optimizer;
@@ -136,6 +138,53 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int, std::str
     });
   }
 };
+
+// What a user does to the gradient before an update, on some fixed schedule.
+Task<> clip_to_one(AveragedGradients& gradients) {
+  gradients.clip(1.0);
+  co_return;
+}
+Task<> skip_what_is_no_number(AveragedGradients& gradients) {
+  if (!std::isfinite(gradients.norm())) gradients.skip();
+  co_return;
+}
+
+// With the bits of the optimizer's own clipping.
+TEST_P(Strategies, TheUserMayClipTheAveragedGradient) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank clips(fabric, name, {}, 1.0);
+    for (int step = 1; step <= 3; ++step) co_await clips.step(5, 5, step);
+    co_await clips.strategy->flush();
+    Rank rank(fabric, name, {});
+    rank.worker.before_update = clip_to_one;
+    for (int step = 1; step <= 3; ++step) co_await rank.step(5, 5, step);
+    co_await rank.strategy->flush();
+    const Span got = rank.arena.parameters(), want = clips.arena.parameters();
+    for (std::size_t i = 0; i < got.count; ++i)
+      if (got[i] != want[i]) throw Error("differs at " + std::to_string(i));
+    if (squared_norm(got) == 0) throw Error("nothing was trained");
+  });
+}
+
+// Rank 0's gradient of step 2 is not a number: on no worker does the step leave anything behind.
+TEST_P(Strategies, TheUserMaySkipAStep) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"fusion", "none"}});
+    rank.worker.before_update = skip_what_is_no_number;
+    Reference reference;
+    const std::vector<std::int64_t> batch(static_cast<std::size_t>(fabric.size()), 5);
+    for (int step = 1; step <= 3; ++step) {
+      rank.poisoned = step == 2 && fabric.rank() == 0;
+      co_await rank.step(5, 5, step);
+      if (step != 2) reference.step(batch, step, 0);
+    }
+    co_await rank.strategy->flush();
+    compare(rank.arena.parameters(), reference.arena.parameters());
+    if (squared_norm(rank.arena.gradients()) != 0) throw Error("gradients are left");
+    if (rank.worker.progress.steps != 2) throw Error("counts updates that were not made");
+    if (rank.worker.progress.samples != 15 * fabric.size()) throw Error("lost samples");
+  });
+}
 
 // What takes a peer to be seen.
 class StrategiesOfPeers : public Strategies {};
