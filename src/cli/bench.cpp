@@ -7,6 +7,7 @@
 #include "cli/json_output.h"
 #include "cli/workers.h"
 #include "core/units.h"
+#include "fabric/fabric.h"
 #include "kernels/measure.h"
 #include "runtime/measure_fabric.h"
 #include "skein/error.h"
@@ -14,7 +15,6 @@
 namespace skein {
 namespace {
 
-constexpr int kMostWorkers = 64;
 constexpr double kMemcpyBudget = 1.5, kLinkBudget = 1.05;
 
 std::size_t read_size(const std::string& text) {
@@ -63,7 +63,7 @@ class BenchFabric {
  public:
   explicit BenchFabric(CLI::App& command) : options_(command) {
     options_.choice("--fabric", join_.fabric, {"local"}, "how the workers reach each other");
-    options_.integer("-n,--workers", workers_, 2, kMostWorkers, "N", "how many to start");
+    options_.integer("-n,--workers", workers_, 2, kMostWorkersOfAHost, "N", "how many to start");
     options_.text("--bytes", bytes_, "SIZE", "of the vector that the operations work on");
     options_.integer("--repeat", repeat_, 3, 1'000'000, "N",
                      "rounds; without it, as many of 50 as fit in 20 s");

@@ -7,17 +7,17 @@
 #include "cli/commands.h"
 #include "cli/json_output.h"
 #include "core/clock.h"
+#include "fabric/fabric.h"
 #include "launch/launcher.h"
 #include "skein/error.h"
 
 namespace skein {
 namespace {
 
-constexpr int kMostWorkers = 4096;
-
 struct RunCommand {
   explicit RunCommand(CLI::App& command) : command(command), options(command) {
-    options.integer("-n,--workers", launch.workers, 1, kMostWorkers, "N", "how many to start");
+    options.integer("-n,--workers", launch.workers, 1, kMostWorkersOfAHost, "N",
+                    "how many to start");
     options.text("--log-dir", launch.log_dir, "DIR",
                  "keep the output of ranks 1 and up in DIR/rank-K.log");
     options.flag("--show-all", launch.show_all,

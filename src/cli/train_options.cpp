@@ -10,14 +10,10 @@
 #include <filesystem>
 
 #include "cli/json_output.h"
+#include "fabric/fabric.h"
 #include "skein/error.h"
 
 namespace skein {
-namespace {
-
-constexpr int kMostWorkers = 4096;
-
-}  // namespace
 
 TrainOptionReader::TrainOptionReader(CLI::App& command)
     : options_(command), shared_(options_, job_) {
@@ -42,7 +38,7 @@ void TrainOptionReader::declare_job() {
 
 void TrainOptionReader::declare_workers() {
   options_.group("Workers");
-  options_.integer("--workers", job_.workers, 1, kMostWorkers, "N",
+  options_.integer("--workers", job_.workers, 1, kMostWorkersOfAHost, "N",
                    "worker processes on this host (under torchrun, mpirun, srun: theirs)");
   options_.text("--fabric", job_.fabric, "NAME", "what joins them: local (one host)");
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");

@@ -25,6 +25,9 @@ namespace skein {
 using Channel = int;
 inline constexpr Channel kChannels = 16;
 
+// Workers of one host; whoever starts or joins them refuses more.
+inline constexpr int kMostWorkersOfAHost = 64;
+
 // What travels in a collective: float32, or bfloat16 in half the bytes (fabric/half.h says what is
 // rounded).
 enum class Wire : std::uint8_t { f32, bf16 };

@@ -1,6 +1,7 @@
 // `skein bench` runs and reports every figure. How fast it all is, is for bench/ to say.
 #include <nlohmann/json.hpp>
 
+#include "fabric/fabric.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -82,7 +83,8 @@ TEST(Bench, RefusesWhatCannotBe) {
     return end.err;
   };
   EXPECT_EQ(refusal({"fabric", "--workers", "1"}),
-            "skein bench fabric: --workers 1: expected a whole number from 2 to 64\n");
+            "skein bench fabric: --workers 1: expected a whole number from 2 to " +
+                std::to_string(kMostWorkersOfAHost) + "\n");
   EXPECT_EQ(refusal({"fabric", "--bytes", "1"}),
             "skein bench fabric: --bytes 1: expected from 4 bytes to 64 GiB\n");
   EXPECT_EQ(refusal({"fabric", "--byte", "1MB"}),

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fabric/fabric.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -225,6 +226,24 @@ TEST(Run, ProgramThatCannotBeStarted) {
   EXPECT_EQ(end.err, "skein run: cannot start '/no/such/program': No such file or directory\n");
 }
 
+std::string most() { return std::to_string(kMostWorkersOfAHost); }
+
+// Before any of them is started, in every command that would start them.
+TEST(Run, RefusesMoreWorkersThanAHostTakes) {
+  const std::string many = std::to_string(kMostWorkersOfAHost + 1);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"run", "-n", many, "--", "true"}, {"train", "--workers", many}}) {
+    std::vector<std::string> command{SKEIN_BINARY};
+    command.insert(command.end(), words.begin(), words.end());
+    const auto end = run(command);
+    EXPECT_EQ(end.code, 2);
+    EXPECT_NE(end.err.find("--workers " + many + ": expected a whole number from 1 to " + most()),
+              std::string::npos)
+        << end.err;
+    EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
+  }
+}
+
 TEST(Run, RefusesWrongOptions) {
   const auto error = [](std::vector<std::string> words) {
     words.insert(words.begin(), {SKEIN_BINARY, "run"});
@@ -234,7 +253,7 @@ TEST(Run, RefusesWrongOptions) {
     return end.err;
   };
   EXPECT_EQ(error({"-n", "0", "--", "true"}),
-            "skein run: --workers 0: expected a whole number from 1 to 4096\n");
+            "skein run: --workers 0: expected a whole number from 1 to " + most() + "\n");
   EXPECT_EQ(error({"--sow-all", "--", "true"}),
             "skein run: unknown option '--sow-all'; did you mean '--show-all'?\n");
   EXPECT_EQ(error({"-n", "2"}),
@@ -273,7 +292,7 @@ TEST(Run, RefusesAWrongFileWithItsLine) {
   EXPECT_EQ(error("seed = 1\nworker = 3\n"),
             file + ":2: unknown key 'worker'; did you mean 'workers'?\n");
   EXPECT_EQ(error("\n\nworkers = -1\n"),
-            file + ":3: --workers -1: expected a whole number from 1 to 4096\n");
+            file + ":3: --workers -1: expected a whole number from 1 to " + most() + "\n");
   EXPECT_EQ(error("show-all = 3\n"), file + ":1: show-all = 3: expected true or false\n");
 }
 

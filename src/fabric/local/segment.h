@@ -19,7 +19,7 @@ namespace skein::local {
 
 // Messages from one worker to another on one channel that may be under way at a time.
 inline constexpr std::size_t kMailDepth = 32;
-inline constexpr int kMostRanks = 64;
+inline constexpr int kMostRanks = kMostWorkersOfAHost;
 
 // Where data lies in the poster's segment, and when it left. Times are on the host's clock.
 struct Letter {
