@@ -20,9 +20,9 @@ LINT_PACKAGES := clang-format clang-tidy
 define install
 	@missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
-	  echo "installing: $$missing"; sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  { $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; } >/tmp/skein-apt.log 2>&1 \
-	    || { tail -n 5 /tmp/skein-apt.log; echo "could not install: $$missing"; exit 1; }; \
+	  echo "installing: $$missing"; sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; log=$$(mktemp); \
+	  { $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; } >"$$log" 2>&1 \
+	    || { tail -n 5 "$$log"; echo "could not install: $$missing"; exit 1; }; \
 	fi
 endef
 

@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "core/check.h"
 #include "skein/error.h"
@@ -165,6 +167,32 @@ std::optional<WorkerEnd> Crew::reap(int rank) {
   return end;
 }
 
-void Crew::signal(int number) const { kill(-guardian_, number); }
+bool Crew::stopped(int rank) const {
+  const Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (worker.pid <= 0) return false;
+  std::ifstream in(fmt::format("/proc/{}/stat", worker.pid));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  // The program's name, in parentheses, may hold anything.
+  const std::size_t name = text.rfind(')');
+  return name != std::string::npos && text.substr(name, 4).find('T') != std::string::npos;
+}
+
+// A group has its number until the last of it, zombies included, is gone.
+bool Crew::group_is_ours() const {
+  if (killed_) return false;
+  if (alive() > 0) return true;
+  pollfd guardian{guardian_ended_.get(), POLLIN, 0};
+  return guardian_ended_.valid() && poll(&guardian, 1, 0) == 0;
+}
+
+void Crew::signal(int number) {
+  if (group_is_ours()) kill(-guardian_, number);
+  killed_ |= number == SIGKILL;
+}
+
+void Crew::kill_one(int rank) const {
+  const Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (worker.pid > 0) kill(worker.pid, SIGKILL);
+}
 
 }  // namespace skein

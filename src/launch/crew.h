@@ -58,8 +58,15 @@ class Crew {
   // How the worker ended, or nullopt while it runs. Says so once.
   std::optional<WorkerEnd> reap(int rank);
 
-  // To every process of the group. The guardian outlives all but SIGKILL.
-  void signal(int number) const;
+  // Whether the worker is stopped, as by SIGSTOP. False once it has ended.
+  bool stopped(int rank) const;
+
+  // To every process of the group. The guardian outlives all but SIGKILL, which ends the group:
+  // from then on its number may be somebody else's, so nothing more is sent to it.
+  void signal(int number);
+
+  // SIGKILL to one worker.
+  void kill_one(int rank) const;
 
  private:
   struct Worker {
@@ -67,10 +74,13 @@ class Crew {
     FileDescriptor ended;
   };
 
+  bool group_is_ours() const;
+
   pid_t guardian_ = -1;
   FileDescriptor guardian_ended_;
   FileDescriptor lifeline_;  // closes with this process; the guardian waits for that
   std::vector<Worker> workers_;
+  bool killed_ = false;
 };
 
 }  // namespace skein

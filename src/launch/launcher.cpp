@@ -59,7 +59,8 @@ class Run {
   explicit Run(const LaunchOptions& options)
       : options_(options),
         board_(Board::create(options.workers)),
-        outcomes_(static_cast<std::size_t>(options.workers)) {
+        outcomes_(static_cast<std::size_t>(options.workers)),
+        stopped_since_(static_cast<std::size_t>(options.workers), kNever) {
     const bool files = !options.show_all && options.workers > 1;
     const char* temporary = std::getenv("TMPDIR");
     if (files || !options.log_dir.empty())
@@ -74,6 +75,7 @@ class Run {
       for (int number; (number = signals_.next()) != 0;) handle(number);
       for (const auto& relay : relays_) relay->pump();
       reap();
+      end_the_stopped();
       if (clock_.now() >= deadline_) advance();
     }
     crew_.signal(SIGKILL);  // what the workers started and left behind
@@ -124,7 +126,7 @@ class Run {
     for (int rank = 0; rank < crew_.size(); ++rank)
       watched.push_back({crew_.descriptor(rank), POLLIN, 0});  // -1 is skipped by poll
     for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
-    poll(watched.data(), watched.size(), milliseconds_left(deadline_));
+    poll(watched.data(), watched.size(), milliseconds_left(std::min(deadline_, next_look_)));
   }
 
   int milliseconds_left(Time until) const {
@@ -166,11 +168,34 @@ class Run {
 
   bool can_go_on_without(const WorkerEnd& end) const {
     const bool usage = end.signal == 0 && end.code == 2;
-    const bool others = crew_.alive() > 0 ||
-                        std::any_of(outcomes_.begin(), outcomes_.end(), [](const auto& worker) {
-                          return worker.ended_at != Time() && !worker.end.failed();
-                        });
-    return options_.go_on && !usage && others;
+    return options_.go_on && !usage && (crew_.alive() > 0 || somebody_succeeded());
+  }
+
+  bool somebody_succeeded() const {
+    return std::any_of(outcomes_.begin(), outcomes_.end(), [](const WorkerOutcome& worker) {
+      return worker.ended_at != Time() && !worker.end.failed();
+    });
+  }
+
+  // Nothing wakes the launcher when a worker is stopped, so it looks.
+  void end_the_stopped() {
+    constexpr auto kLookEvery = std::chrono::milliseconds(250);
+    next_look_ = kNever;
+    if (!options_.go_on || stage_ != Stage::running || !somebody_succeeded()) return;
+    const Time now = clock_.now();
+    next_look_ = now + std::min<Duration>(kLookEvery, options_.stopped_limit);
+    for (int rank = 0; rank < crew_.size(); ++rank) {
+      Time& since = stopped_since_[static_cast<std::size_t>(rank)];
+      if (!crew_.stopped(rank)) {
+        since = kNever;
+      } else if (since == kNever) {
+        since = now;
+      } else if (now - since >= options_.stopped_limit) {
+        fmt::print(stderr, "skein: rank {} was stopped when others had ended; it is killed.\n",
+                   rank);
+        crew_.kill_one(rank);
+      }
+    }
   }
 
   void lose(int rank) {
@@ -264,6 +289,8 @@ class Run {
   std::vector<FileDescriptor> log_files_;
   std::vector<std::unique_ptr<Relay>> relays_;
   std::vector<WorkerOutcome> outcomes_;
+  std::vector<Time> stopped_since_;
+  Time next_look_ = kNever;
   Stage stage_ = Stage::running;
   Time deadline_ = kNever;
   int interrupted_by_ = 0;

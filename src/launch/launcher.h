@@ -23,6 +23,10 @@ struct LaunchOptions {
   // A worker that dies or fails, but for a user's error (exit code 2), does not end the others.
   bool go_on = false;
 
+  // With go_on, how long a worker that is stopped (by SIGSTOP, say) may keep the others waiting
+  // once one of them has ended well. Then it is killed.
+  std::chrono::milliseconds stopped_limit{10000};
+
   // From a worker's failure to SIGTERM for the others, so that the consequences of the failure
   // show who waited for whom; from SIGTERM to SIGKILL.
   std::chrono::milliseconds settle{300};
@@ -45,7 +49,8 @@ struct LaunchOptions {
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
 // error. With go_on one line says who was lost, and when rank 0 was, the end of what the first that
-// succeeded wrote is printed in its place. SIGINT, SIGTERM and SIGHUP to this process are passed on
+// succeeded wrote is printed in its place; a worker that is stopped when others have ended well is
+// killed. SIGINT, SIGTERM and SIGHUP to this process are passed on
 // once; the second one kills. Nothing the workers started is left when this function returns or
 // throws, or this process dies.
 //

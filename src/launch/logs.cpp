@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "skein/error.h"
 
@@ -27,6 +28,31 @@ LogDirectory::LogDirectory(const std::string& path, const std::string& temporary
   std::filesystem::create_directories(path_, code);
   if (code)
     throw ConfigError(fmt::format("cannot make the log folder '{}': {}", path_, code.message()));
+  put_earlier_ones_aside();
+}
+
+// They tell why the run failed that is now resumed.
+void LogDirectory::put_earlier_ones_aside() const {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> logs;
+  bool worth_it = false;
+  try {
+    for (const auto& entry : fs::directory_iterator(path_)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with("rank-") || !name.ends_with(".log") || !entry.is_regular_file())
+        continue;
+      logs.push_back(entry.path());
+      worth_it |= entry.file_size() > 0;
+    }
+    if (!worth_it) return;
+    int number = 1;
+    while (!fs::create_directory(fmt::format("{}/earlier-{}", path_, number))) ++number;
+    for (const fs::path& log : logs)
+      fs::rename(log, fmt::format("{}/earlier-{}/{}", path_, number, log.filename().string()));
+  } catch (const fs::filesystem_error& error) {
+    throw ConfigError(fmt::format("cannot put the logs of an earlier run in '{}' aside: {}", path_,
+                                  error.code().message()));
+  }
 }
 
 LogDirectory::~LogDirectory() {
