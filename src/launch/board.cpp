@@ -163,8 +163,9 @@ class Turn {
 }  // namespace
 
 const char* phase_name(Phase phase) {
-  static constexpr std::array names{"starting", "loading data", "forward", "backward", "waiting",
-                                    "update",   "evaluating",   "saving",  "done",     "failed"};
+  static constexpr std::array names{"starting", "loading data", "forward",    "backward",
+                                    "waiting",  "update",       "evaluating", "saving",
+                                    "done",     "failed",       "has left"};
   const auto index = static_cast<std::size_t>(phase);
   return index < names.size() ? names[index] : "unknown";
 }
@@ -294,7 +295,10 @@ BoardRecord Board::read(int rank) const {
 }
 
 void Board::sign_in() {
-  memory_->write([](Fields& mine, Time) { put(mine.pid, getpid()); });
+  memory_->write([](Fields& mine, Time) {
+    put(mine.pid, getpid());
+    if (static_cast<Phase>(get(mine.phase)) == Phase::left) put(mine.phase, Phase::starting);
+  });
 }
 
 void Board::set_step(std::int64_t step, std::int64_t samples) {
@@ -328,6 +332,22 @@ void Board::fail(std::string_view message, int lost_peer) {
     put(mine.lost_peer, lost_peer);
     put(mine.failed_at, now.time_since_epoch().count());
     put_text(mine.failure, message);
+  });
+}
+
+void Board::lose(int peer) {
+  memory_->write([&](Fields& mine, Time) {
+    if (static_cast<Phase>(get(mine.phase)) != Phase::failed) put(mine.lost_peer, peer);
+  });
+}
+
+void Board::leave() {
+  memory_->write([&](Fields& mine, Time now) {
+    const auto phase = static_cast<Phase>(get(mine.phase));
+    if (phase == Phase::failed || phase == Phase::done || phase == Phase::left) return;
+    put(mine.failed_in, phase);
+    put(mine.phase, Phase::left);
+    put(mine.failed_at, now.time_since_epoch().count());
   });
 }
 

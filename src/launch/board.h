@@ -26,7 +26,8 @@ enum class Phase : std::int32_t {
   evaluating,
   saving,
   done,
-  failed
+  failed,
+  left  // the worker has given up its World
 };
 
 const char* phase_name(Phase phase);
@@ -41,11 +42,13 @@ struct BoardRecord {
   std::string operation;  // what is waited in, such as "reduce_scatter"; else empty
   Time changed{};         // of the last change to any field
 
-  // Set when phase is failed.
+  // Set when phase is failed or left.
   std::string failure;                // the error's message
-  Phase failed_in = Phase::starting;  // what it was doing when it failed
-  int lost_peer = -1;                 // the rank whose loss was the error, or -1
+  Phase failed_in = Phase::starting;  // what it was doing when it failed or left
   Time failed_at{};
+
+  int lost_peer =
+      -1;  // the rank whose loss was the error, or the last that an error told of, or -1
 };
 
 // One record per rank. The writing functions write this worker's own; they take well under a
@@ -76,7 +79,7 @@ class Board {
   int descriptor() const;  // closes on exec; a launcher undoes that in the child
   BoardRecord read(int rank) const;
 
-  void sign_in();  // leaves this process's pid
+  void sign_in();  // leaves this process's pid; one that had left is back
   void set_step(std::int64_t step, std::int64_t samples);
   void set_phase(Phase phase);
   void set_waiting(int peer, std::string_view operation);  // peer -1: not for one rank
@@ -85,6 +88,14 @@ class Board {
   // Only the first failure is kept, and the record stays as it is then: what follows is a
   // consequence. `lost_peer` is the rank whose loss the failure is about, or -1.
   void fail(std::string_view message, int lost_peer = -1);
+
+  // An error has told the program that `peer` is lost. What the program makes of it is not known:
+  // if it ends in failure and says nothing more, this was why.
+  void lose(int peer);
+
+  // The worker leaves the run, because it is over or for a reason that only its program knows. No
+  // effect when it is done or has failed.
+  void leave();
 
  private:
   struct Memory;

@@ -14,8 +14,16 @@ bool reported_failure(const BoardRecord& record) {
   return knows(record) && record.phase == Phase::failed;
 }
 
+bool has_left(const BoardRecord& record) { return knows(record) && record.phase == Phase::left; }
+
+// It failed because it lost a peer, as far as it has said.
+bool is_consequence(const WorkerOutcome& worker) {
+  return worker.end.signal == 0 && worker.record.lost_peer >= 0;
+}
+
 std::string how_it_ended(const WorkerOutcome& worker) {
   const WorkerEnd& end = worker.end;
+  if (worker.stopped && has_left(worker.record)) return "left the run";
   if (end.signal != 0) return fmt::format("was killed by SIG{}", sigabbrev_np(end.signal));
   if (!worker.record.failure.empty()) return "failed";
   return fmt::format("exited with code {}", end.code);
@@ -24,7 +32,8 @@ std::string how_it_ended(const WorkerOutcome& worker) {
 // " at step 1204 (backward)", or nothing when the worker never came to the board.
 std::string where(const BoardRecord& record) {
   if (!knows(record)) return "";
-  const Phase phase = record.phase == Phase::failed ? record.failed_in : record.phase;
+  const bool over = record.phase == Phase::failed || record.phase == Phase::left;
+  const Phase phase = over ? record.failed_in : record.phase;
   return fmt::format(" at step {} ({})", record.step, phase_name(phase));
 }
 
@@ -51,6 +60,25 @@ std::string indented(const std::string& text, const char* first, const char* res
 
 }  // namespace
 
+namespace {
+
+// From a rank that only lost its peer to that one, if it left, and so on. A peer that merely did
+// not answer stays where it is: the rank that lost it says so.
+int who_left(const std::vector<WorkerOutcome>& workers, int rank) {
+  int last = rank;
+  for (std::size_t hops = 0; hops < workers.size(); ++hops) {
+    const WorkerOutcome& worker = workers[static_cast<std::size_t>(rank)];
+    if (!is_consequence(worker) || worker.record.lost_peer >= static_cast<int>(workers.size()))
+      break;
+    rank = worker.record.lost_peer;
+    const WorkerOutcome& peer = workers[static_cast<std::size_t>(rank)];
+    if (peer.end.failed() && (has_left(peer.record) || reported_failure(peer.record))) last = rank;
+  }
+  return last;
+}
+
+}  // namespace
+
 int root_cause(const std::vector<WorkerOutcome>& workers) {
   // Signals go before exits at the same moment: several ends found at once have no order.
   using Order = std::tuple<bool, Time, bool>;
@@ -61,14 +89,15 @@ int root_cause(const std::vector<WorkerOutcome>& workers) {
     const bool reported = reported_failure(worker.record);
     if (!worker.end.failed() || (worker.stopped && !reported)) continue;
     const bool killed = worker.end.signal != 0;
-    const bool consequence = !killed && worker.record.lost_peer >= 0;
-    const Order order(consequence, reported ? worker.record.failed_at : worker.ended_at, !killed);
+    const bool recorded = reported || has_left(worker.record);
+    const Order order(is_consequence(worker), recorded ? worker.record.failed_at : worker.ended_at,
+                      !killed);
     if (best < 0 || order < best_order) {
       best = static_cast<int>(rank);
       best_order = order;
     }
   }
-  return best;
+  return best < 0 ? best : who_left(workers, best);
 }
 
 std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,

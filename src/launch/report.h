@@ -21,8 +21,9 @@ struct WorkerOutcome {
 };
 
 // The rank whose failure brought the others down, or -1 when nobody failed by itself. It is the one
-// that failed first, by the time on its board record or else by its end; but a rank that only
-// reports the loss of a peer comes after every rank that failed in any other way.
+// that failed first, by the time on its board record or else by its end; but a rank that only lost
+// a peer comes after every rank that failed in any other way, and after the peer that it lost if
+// that one left the run.
 int root_cause(const std::vector<WorkerOutcome>& workers);
 
 // The one block, each line ended by a newline: who failed first and why, what the others were

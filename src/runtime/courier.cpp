@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include "core/check.h"
+#include "skein/error.h"
 
 namespace skein {
 namespace {
@@ -101,8 +102,13 @@ void Courier::wait(Task<> task) {
     wanted_.notify_all();
     events_->wake();
   }
-  if (failure) std::rethrow_exception(failure);
-  job.rethrow();
+  try {
+    if (failure) std::rethrow_exception(failure);
+    job.rethrow();
+  } catch (const IoError& error) {
+    if (on_loss) on_loss(error.peer());
+    throw;
+  }
 }
 
 void Courier::run() {

@@ -33,6 +33,9 @@ class Courier {
   // loop.
   void with_loop(const std::function<void()>& action);
 
+  // Is told of every IoError that wait() throws, with the lost peer. Set before the first wait.
+  std::function<void(int peer)> on_loss;
+
   // Runs `task` to its end and returns or throws what it does; also throws what a background task
   // threw. One thread at a time; never from inside the loop.
   void wait(Task<> task);

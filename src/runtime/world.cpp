@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
@@ -39,15 +40,20 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
       fabric_(make_fabric(loop_, options, placement)) {
   fabric_->observe(this);
   courier_ = std::make_unique<Courier>(loop_, fabric_->events());
+  courier_->on_loss = [this](int peer) { board_.lose(peer); };
   present_.assign(static_cast<std::size_t>(placement.size), true);
 }
 
+// A program that catches its errors tells nobody of them: that it unwinds is all that can be known.
 World::Impl::~Impl() {
+  if (!failed_ && std::uncaught_exceptions() > exceptions_) fabric_->fail("an exception ended it");
+  board_.leave();
   courier_.reset();
   loop_.abandon_jobs();
 }
 
 void World::Impl::fail(const std::string& reason, int lost_peer) {
+  failed_ = true;
   board_.fail(reason, lost_peer);
   fabric_->fail(reason);
 }

@@ -1,6 +1,7 @@
 // The inside of a World, for the layers above it.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -59,6 +60,8 @@ class World::Impl final : public WaitObserver {
   void check_company() const;
 
   JoinOptions options_;
+  int exceptions_ = std::uncaught_exceptions();  // that were on their way before
+  bool failed_ = false;                          // and the others have been told why
   SteadyClock clock_;
   Board board_;
   Loop loop_;

@@ -95,6 +95,27 @@ TEST(Board, TheFirstFailureStays) {
   EXPECT_EQ(record.operation, "all_gather");
 }
 
+TEST(Board, KeepsWhatIsKnownOfAWorkerThatLeaves) {
+  auto clock = std::make_shared<ManualClock>();
+  Board board = Board::create(1, 0, clock);
+  board.set_phase(Phase::forward);
+  board.lose(3);
+  clock->advance_to(Time(7s));
+  board.leave();
+  BoardRecord record = board.read(0);
+  EXPECT_EQ(record.phase, Phase::left);
+  EXPECT_EQ(record.failed_in, Phase::forward);
+  EXPECT_EQ(record.failed_at, Time(7s));
+  EXPECT_EQ(record.lost_peer, 3);
+  board.sign_in();
+  EXPECT_EQ(board.read(0).phase, Phase::starting) << "it is back";
+  board.fail("of its own");
+  board.leave();
+  record = board.read(0);
+  EXPECT_EQ(record.phase, Phase::failed);
+  EXPECT_EQ(record.lost_peer, -1);
+}
+
 TEST(Board, OutlivesAWorkerThatIsKilled) {
   const Board board = Board::create(4);
   const int status = in_child([&] {
@@ -236,6 +257,52 @@ TEST(RootCause, LostPeerIsAConsequence) {
   EXPECT_EQ(root_cause(workers), 0);
   workers[2] = ended({SIGKILL, 0}, Time(2s));  // seen later than its consequence
   EXPECT_EQ(root_cause(workers), 2);
+}
+
+// Their programs catch their errors and say nothing: all end with the same code, in any order.
+TEST(RootCause, IsTheOneThatLeftIfTheOthersOnlyLostIt) {
+  std::vector<WorkerOutcome> workers(4);
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    workers[rank] = ended({0, 1}, Time(1s));
+    workers[rank].record.pid = 1;
+    workers[rank].record.phase = Phase::left;
+    workers[rank].record.failed_at = Time(rank == 2 ? 900ms : 800ms);
+  }
+  workers[0].record.lost_peer = 1;
+  workers[1].record.lost_peer = 2;
+  workers[3].record.lost_peer = 0;
+  EXPECT_EQ(root_cause(workers), 2);
+  // It was slow to end, and the launcher did not wait for it.
+  workers[2].end = {SIGTERM, 0};
+  workers[2].stopped = true;
+  EXPECT_EQ(root_cause(workers), 2);
+  EXPECT_EQ(failure_report(workers, 2, "", "").rfind("skein: rank 2 left the run at step 0", 0), 0u)
+      << failure_report(workers, 2, "", "");
+}
+
+TEST(RootCause, IsNotAPeerThatOnlyDidNotAnswer) {
+  std::vector<WorkerOutcome> workers(2);
+  workers[0] = ended({0, 1}, Time(1s));
+  workers[0].record.pid = 1;
+  workers[0].record.phase = Phase::failed;
+  workers[0].record.failure = "rank 1 did not answer by the deadline";
+  workers[0].record.lost_peer = 1;
+  workers[1] = ended({SIGTERM, 0}, Time(2s));
+  workers[1].stopped = true;
+  workers[1].record.pid = 1;
+  workers[1].record.phase = Phase::forward;
+  EXPECT_EQ(root_cause(workers), 0);
+}
+
+TEST(RootCause, IsNotOneThatHadLeftWhenItsWorkWasDone) {
+  std::vector<WorkerOutcome> workers(2);
+  workers[0] = ended({0, 1}, Time(3s));
+  workers[1] = ended({SIGTERM, 0}, Time(4s));
+  workers[1].stopped = true;
+  workers[1].record.pid = 1;
+  workers[1].record.phase = Phase::left;
+  workers[1].record.failed_at = Time(1s);
+  EXPECT_EQ(root_cause(workers), 0);
 }
 
 TEST(RootCause, TimeOfFailureGoesBeforeTimeOfEnd) {
