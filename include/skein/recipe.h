@@ -68,7 +68,8 @@ class StrategySpec {
 };
 
 // Synchronous SGD. Options: fusion = auto | none | SIZE, balance = true | false, overlap = true |
-// false, wire = f32 | bf16, reorder = true | false.
+// false (gradients leave in step() only, so that code before it may change them), wire = f32 |
+// bf16, reorder = true | false.
 inline StrategySpec allreduce() { return StrategySpec("allreduce"); }
 
 // The same updates, with the all-reduce hidden behind backward and the next forward. Options: those

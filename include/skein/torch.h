@@ -16,11 +16,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "skein/averaged_gradients.h"
 #include "skein/recipe.h"
 #include "skein/world.h"
 
 namespace skein {
+
+struct Fact;
 
 // A module that is trained by all workers of a world together. Its parameters and gradients live in
 // Skein's memory while this object lives; the module is used as before. Move-only; not thread-safe.
@@ -46,6 +50,26 @@ class Distributed {
   // From now on a step has this many backward passes (gradient accumulation): nothing is sent
   // before the last. Their gradients are added up; `samples` in step() counts them all.
   void accumulate(int backward_passes);
+
+  // Calls `change` in every step, on the thread that calls step(), with the gradient that the
+  // update is about to be made of:
+  //   run.before_update([](skein::AveragedGradients& g) {
+  //     if (std::isfinite(g.norm())) g.clip(1.0); else g.skip();
+  //   });
+  // All workers set it at the same place, and it must decide the same on all workers that share the
+  // gradient: from what it is shown, or from what all know. It may use the world, as all workers
+  // call it together under strategies in lockstep; not this object. What it throws comes out of
+  // step() (or flush(), under `abs`); then no further step can be made. The destructor does not
+  // call it. An empty function ends it. OptimizerSpec::clip() limits what it leaves.
+  void before_update(std::function<void(AveragedGradients&)> change);
+
+  // Whether all workers together have trained on that many samples: the end of a loop for any
+  // strategy,
+  //   while (!run.done(total)) { … run.step(samples); }
+  // In lockstep true after the same step on all workers. Where workers have a pace of their own,
+  // true on each as soon as it knows; strategies that look at the run's end take `total_samples`
+  // for it.
+  bool done(std::int64_t total_samples);
 
   // Leaves the model that should be evaluated: every update applied on every worker. All workers
   // call it.
@@ -73,13 +97,18 @@ class Distributed {
       const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>&,
       double, const StrategySpec&);
   explicit Distributed(std::unique_ptr<Impl> impl);
+  static Distributed make(
+      World& world,
+      const std::function<std::unique_ptr<Impl>(std::vector<Fact>& facts)>& make_impl);
   std::unique_ptr<Impl> impl_;
 };
 
 // Binds `module` to the world: parameters, buffers and frozen parameters become those of rank 0 on
-// every worker. All workers call it with the same arguments. `world` and `module` must outlive the
-// result. Throws ConfigError for what cannot be trained (parameters that are not float32 on the
-// CPU, none at all) and for bad options.
+// every worker. All workers call it with the same arguments: model, optimizer and strategy are
+// compared first, and ConfigError says, on all workers, what differs and where. `module` must
+// outlive the result. Throws ConfigError for what cannot be trained (parameters that are not
+// float32 on the CPU, that another Distributed trains, none at all) and for bad options; if only
+// some workers fail so, it throws on the others too.
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy = allreduce());
 

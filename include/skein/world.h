@@ -23,7 +23,7 @@ struct JoinOptions {
   std::chrono::nanoseconds emulate_latency{0};
 };
 
-// Move-only. Must outlive every Distributed made with it. Not thread-safe.
+// Move-only. A Distributed keeps its world going, whatever becomes of this object. Not thread-safe.
 class World {
  public:
   // Joins the run that the launcher's environment describes (skein run, torchrun, mpirun, srun) and
@@ -33,7 +33,7 @@ class World {
 
   World(World&&) noexcept;
   World& operator=(World&&) noexcept;
-  ~World();  // peers that still wait for this worker get IoError
+  ~World();  // peers that still wait for this worker get IoError, once no Distributed is left
 
   int rank() const;
   int size() const;
@@ -49,12 +49,14 @@ class World {
   // Tells the other workers why this one is about to end; they get IoError with this text.
   void fail(const std::string& reason);
 
+  // For the layers above: the inside, and another World with the same one.
   class Impl;
   Impl& impl() { return *impl_; }
+  World share() const { return World(impl_); }
 
  private:
-  explicit World(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit World(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace skein

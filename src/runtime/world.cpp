@@ -103,10 +103,10 @@ int World::Impl::leader() const {
 }
 
 World World::join(const JoinOptions& options) {
-  return World(std::make_unique<Impl>(options, detect(process_environment).value_or(Placement{})));
+  return World(std::make_shared<Impl>(options, detect(process_environment).value_or(Placement{})));
 }
 
-World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 World::World(World&&) noexcept = default;
 World& World::operator=(World&&) noexcept = default;
 World::~World() = default;

@@ -98,8 +98,15 @@ void Synchronous::trace_turn(Lane lane, int bucket, Time begin, Time& free) {
   worker_.trace().span(lane, fmt::format("bucket {}", bucket), from, free);
 }
 
+// Sums take turns: when one fails those after it fail for that, and the first one says why.
 Task<> Synchronous::summed(int bucket) const {
-  co_await sums_[static_cast<std::size_t>(bucket)]->join();
+  try {
+    co_await sums_[static_cast<std::size_t>(bucket)]->join();
+  } catch (const Error&) {
+    for (const ScopedJob& sum : sums_)
+      if (sum->done()) sum->rethrow();
+    throw;
+  }
 }
 
 Task<> Synchronous::all_summed() const {

@@ -176,6 +176,10 @@ void Binding::rebind_gradients() {
   for (int slot = 0; slot < slots(); ++slot) rebind_gradient(slot);
 }
 
+bool Binding::gradient_is_in_place(int slot) const {
+  return is_at(at(slot).parameter.grad(), at(slot).gradient_view);
+}
+
 void Binding::rebind_gradient(int slot) {
   Bound& bound = bound_.at(static_cast<std::size_t>(slot));
   torch::Tensor& gradient = bound.parameter.mutable_grad();

@@ -64,8 +64,11 @@ class Binding {
   void rebind_gradients();
   void rebind_gradient(int slot);
 
-  // The same for values that were replaced rather than written in place (torch::load does that).
-  // ConfigError when the parameter has another shape, type or device by now.
+  // Whether `.grad` is the arena's, that is neither cleared nor replaced.
+  bool gradient_is_in_place(int slot) const;
+
+  // As rebind_gradients(), for values that were replaced rather than written in place (torch::load
+  // does that). ConfigError when the parameter has another shape, type or device by now.
   void rebind_parameters();
 
  private:

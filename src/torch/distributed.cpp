@@ -1,5 +1,7 @@
 #include "skein/torch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "optimize/adamw.h"
@@ -31,7 +33,53 @@ std::unique_ptr<Optimizer> make_optimizer(const Binding& binding, const Optimize
       groups_of(binding, spec));
 }
 
+Facts facts_of(const OptimizerSpec& spec) {
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  Facts facts{{"optimizer", spec.kind == OptimizerSpec::Kind::sgd ? "sgd" : "adamw"},
+              {"learning rate", number(spec.learning_rate)},
+              {"weight decay", number(spec.weight_decay_)},
+              {"no_decay_1d", number(spec.no_decay_1d_)},
+              {"clip", number(spec.clip_)},
+              {"schedule", spec.schedule_},
+              {"total samples of the schedule", number(spec.total_samples_)}};
+  if (spec.kind == OptimizerSpec::Kind::sgd) {
+    facts.push_back({"momentum", number(spec.momentum_)});
+    facts.push_back({"nesterov", number(spec.nesterov_)});
+  } else {
+    facts.push_back({"betas", fmt::format("{}, {}", spec.beta1, spec.beta2)});
+    facts.push_back({"epsilon", number(spec.epsilon_)});
+  }
+  return facts;
+}
+
 }  // namespace
+
+// What can fail on one worker alone happens before the workers compare notes: nobody is left
+// waiting, and the world can be used for another attempt.
+Distributed Distributed::make(World& world,
+                              const std::function<std::unique_ptr<Impl>(Facts& facts)>& make_impl) {
+  Facts facts{{"version of Skein", SKEIN_VERSION}};
+  std::unique_ptr<Impl> impl;
+  std::exception_ptr error;
+  std::string failure;
+  try {
+    impl = make_impl(facts);
+    const Facts more = impl->facts();
+    facts.insert(facts.end(), more.begin(), more.end());
+  } catch (const std::exception& caught) {
+    error = std::current_exception();
+    failure = caught.what();
+    if (failure.empty()) failure = "without a reason";
+  }
+  try {
+    agree(world, facts, failure);
+  } catch (...) {
+    if (!error) throw;
+  }
+  if (error) std::rethrow_exception(error);
+  impl->start();
+  return Distributed(std::move(impl));
+}
 
 Distributed::Distributed(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Distributed::Distributed(Distributed&&) noexcept = default;
@@ -41,6 +89,10 @@ Distributed::~Distributed() = default;
 void Distributed::step(std::int64_t samples) { impl_->step(samples); }
 void Distributed::expect(std::int64_t samples) { impl_->expect(samples); }
 void Distributed::accumulate(int backward_passes) { impl_->accumulate(backward_passes); }
+void Distributed::before_update(std::function<void(AveragedGradients&)> change) {
+  impl_->before_update(std::move(change));
+}
+bool Distributed::done(std::int64_t total_samples) { return impl_->done(total_samples); }
 void Distributed::flush() { impl_->flush(); }
 
 void Distributed::save(const std::string& path) {
@@ -63,24 +115,34 @@ double Distributed::learning_rate() const { return impl_->worker().learning_rate
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy) {
-  const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
-                          optimizer.total_samples_);
-  return Distributed(std::make_unique<Distributed::Impl>(
-      world, module,
-      [optimizer](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
-      optimizer.clip_, strategy));
+  return Distributed::make(world, [&](Facts& facts) {
+    const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
+                            optimizer.total_samples_);
+    const Facts own = facts_of(optimizer);
+    facts.insert(facts.end(), own.begin(), own.end());
+    return std::make_unique<Distributed::Impl>(
+        world, module,
+        [optimizer](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
+        optimizer.clip_, strategy);
+  });
 }
 
 Distributed distribute(
     World& world, torch::nn::Module& module,
     const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
     double learning_rate, const StrategySpec& strategy) {
-  return Distributed(std::make_unique<Distributed::Impl>(
-      world, module,
-      [make](const Binding& binding) {
-        return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
-      },
-      LearningRate(learning_rate, Schedule{}), 0, strategy));
+  return Distributed::make(world, [&](Facts& facts) {
+    auto impl = std::make_unique<Distributed::Impl>(
+        world, module,
+        [make](const Binding& binding) {
+          return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
+        },
+        LearningRate(learning_rate, Schedule{}), 0, strategy);
+    const auto& optimizer = dynamic_cast<const TorchOptimizer&>(impl->optimizer());
+    facts.push_back({"optimizer", optimizer.description()});
+    facts.push_back({"learning rate", fmt::format("{}", learning_rate)});
+    return impl;
+  });
 }
 
 }  // namespace skein

@@ -12,10 +12,45 @@
 #include "torch/safetensors.h"
 
 namespace skein {
+namespace {
+
+torch::nn::Module& check_not_shared(torch::nn::Module& module) {
+  for (const auto& each : module.named_parameters())
+    if (has_gradient_hook(each.value()))
+      throw ConfigError(fmt::format(
+          "parameter '{}' is trained by another Distributed already; expected that one to go first",
+          each.key()));
+  return module;
+}
+
+// Averages those tensors that are of double precision, or those that are not, as one flat tensor of
+// type `type`.
+void average(std::vector<NamedTensor>& tensors, torch::ScalarType type,
+             const std::function<void(torch::Tensor& all)>& mean) {
+  const auto belongs = [&](const torch::Tensor& tensor) {
+    return (tensor.scalar_type() == torch::kFloat64) == (type == torch::kFloat64);
+  };
+  std::vector<torch::Tensor> flat;
+  for (const NamedTensor& each : tensors)
+    if (belongs(each.tensor)) flat.push_back(each.tensor.to(torch::kCPU, type).reshape({-1}));
+  if (flat.empty()) return;
+  torch::Tensor all = torch::cat(flat).contiguous();
+  mean(all);
+  std::int64_t offset = 0;
+  for (NamedTensor& each : tensors) {
+    if (!belongs(each.tensor)) continue;
+    const std::int64_t count = each.tensor.numel();
+    each.tensor.copy_(all.narrow(0, offset, count).view(each.tensor.sizes()));
+    offset += count;
+  }
+}
+
+}  // namespace
+
 Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
                         LearningRate learning_rate, double clip, const StrategySpec& strategy)
-    : world_(world),
-      module_(module),
+    : world_(world.share()),
+      module_(check_not_shared(module)),
       make_optimizer_(std::move(make_optimizer)),
       binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
       optimizer_(make_optimizer_(binding_)),
@@ -23,11 +58,24 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
               world.impl().options().patience, clip, strategy.seed_),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       registered_(static_cast<std::size_t>(binding_.slots())),
-      arrivals_(static_cast<std::size_t>(binding_.slots())) {
-  start_from_rank_0();
-  if (strategy_->survives_losses()) world.impl().tolerate_losses();
+      user_(world.impl().loop()),
+      gradients_(binding_),
+      spec_(strategy) {
   install_hooks();
   std::iota(registered_.begin(), registered_.end(), 0);
+}
+
+Facts Distributed::Impl::facts() const {
+  Facts facts{{"strategy", spec_.name}, {"seed of the strategy", std::to_string(spec_.seed_)}};
+  for (const auto& [key, value] : spec_.options) facts.push_back({"strategy option " + key, value});
+  const Facts module = facts_of(module_);
+  facts.insert(facts.end(), module.begin(), module.end());
+  return facts;
+}
+
+void Distributed::Impl::start() {
+  start_from_rank_0();
+  if (strategy_->survives_losses()) world_.impl().tolerate_losses();
   if (strategy_->wants_order_of_reads()) read_order_ = std::make_unique<ReadOrder>(binding_);
   courier().with_loop([this] {
     background_ = ScopedJob(world_.impl().loop().spawn_background(strategy_->background()));
@@ -56,8 +104,9 @@ Distributed::Impl::~Impl() {
 
 // The module keeps the last update, which may be on its way still. After a failure nobody waits.
 void Distributed::Impl::flush_last_step() noexcept {
-  if (std::uncaught_exceptions() > 0) return;
+  if (std::uncaught_exceptions() > 0 || !broken_.empty()) return;
   try {
+    before_update(nullptr);  // what it refers to may be gone
     flush();
   } catch (...) {  // a lost peer: there is no newer model than this
   }
@@ -105,30 +154,24 @@ void Distributed::Impl::accumulate(int backward_passes) {
   passes_ = backward_passes;
 }
 
+bool Distributed::Impl::done(std::int64_t total_samples) {
+  worker_.budget = total_samples;
+  return worker_.progress.samples >= total_samples;
+}
+
 void Distributed::Impl::begin_step_once() {
   if (begun_) return;
   begun_ = true;
   if (read_order_) read_order_->stop();
   courier().wait(strategy_->begin_step(expected_));
-  const BucketPlan& plan = strategy_->plan();
-  missing_.resize(static_cast<std::size_t>(plan.count()));
-  for (int bucket = 0; bucket < plan.count(); ++bucket)
-    missing_[static_cast<std::size_t>(bucket)] = plan.slots_in(bucket) * passes_;
-  std::fill(arrivals_.begin(), arrivals_.end(), 0);
+  gradients_.begin(strategy_->plan(), passes_, strategy_->sends_in_backward(),
+                   expected_ != kUnknown);
 }
 
 void Distributed::Impl::on_gradient(int slot) {
   if (before_gradient) before_gradient(slot);
   begin_step_once();
-  if (++arrivals_[static_cast<std::size_t>(slot)] > passes_)
-    throw ConfigError(fmt::format(
-        "backward pass {} of a step that has {}: the gradient of '{}' may be on its way already. "
-        "Say "
-        "accumulate({}) before, or step() after each",
-        arrivals_[static_cast<std::size_t>(slot)], passes_, binding_.names_of_slot(slot).front(),
-        arrivals_[static_cast<std::size_t>(slot)]));
-  const int bucket = strategy_->plan().bucket_of(slot);
-  if (--missing_[static_cast<std::size_t>(bucket)] == 0)
+  if (const int bucket = gradients_.add(slot); bucket >= 0)
     courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
 }
 
@@ -177,6 +220,7 @@ Task<> Distributed::Impl::end_step(std::int64_t samples) {
 
 void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
+  check_usable();
   // Torch lets forward go on after a read that failed: its result is worthless.
   if (reads_)
     if (const auto error = reads_->take_error()) std::rethrow_exception(error);
@@ -184,6 +228,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
   if (!begun_) expected_ = samples;
   begin_step_once();
+  check_touched_gradients();
   all_read();
   binding_.rebind_parameters();
   binding_.rebind_gradients();
@@ -192,7 +237,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Loop& loop = world_.impl().loop();
   const Time begin = loop.now();
   const Duration updated = updated_;
-  courier().wait(end_step(samples));
+  wait(end_step(samples));
   const Time end = loop.now();
   exposed_ += end - begin - (updated_ - updated);
   trace_.span(Lane::wait, "step", begin, end);
@@ -206,13 +251,14 @@ void Distributed::Impl::step(std::int64_t samples) {
 }
 
 void Distributed::Impl::flush() {
-  courier().wait(strategy_->flush());
+  check_usable();
+  wait(strategy_->flush());
   flushed_ = true;
   all_read();
 }
 
 void Distributed::Impl::settle() {
-  courier().wait(strategy_->settle());
+  wait(strategy_->settle());
   all_read();
   flushed_ = true;
 }
@@ -264,6 +310,7 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
     restore_state(*optimizer_, state);
   });
   install_hooks();
+  gradients_.arena_changed();
   if (read_order_) read_order_ = std::make_unique<ReadOrder>(binding_);
   std::vector<int> registered;
   for (const int slot : order) registered.push_back(registered_[static_cast<std::size_t>(slot)]);
@@ -276,28 +323,28 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
 
 OptimizerState Distributed::Impl::optimizer_state() {
   OptimizerState state;
-  courier().wait(strategy_->whole_state(state));
+  wait(strategy_->whole_state(state));
   flushed_ = true;
   return state;
 }
 
+// Those of double precision travel as such; all others have room in a float.
 std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> flat;
-  for (const NamedTensor& each : binding_.float_buffers())
-    flat.push_back(each.tensor.detach().to(torch::kFloat32).reshape({-1}));
   std::vector<NamedTensor> result;
-  if (!flat.empty()) {
-    torch::Tensor all = torch::cat(flat).contiguous();
-    world_.impl().mean({all.data_ptr<float>(), static_cast<std::size_t>(all.numel())});
-    std::int64_t offset = 0;
-    for (const NamedTensor& each : binding_.float_buffers()) {
-      const std::int64_t count = each.tensor.numel();
-      result.push_back(
-          {each.name,
-           all.narrow(0, offset, count).view(each.tensor.sizes()).to(each.tensor.dtype()).clone()});
-      offset += count;
-    }
+  for (const NamedTensor& each : binding_.float_buffers())
+    result.push_back({each.name, each.tensor.detach().clone()});
+  if (world_.size() > 1) {
+    average(result, torch::kFloat32, [this](torch::Tensor& all) {
+      world_.impl().mean({all.data_ptr<float>(), static_cast<std::size_t>(all.numel())});
+    });
+    average(result, torch::kFloat64, [this](torch::Tensor& all) {
+      double* first = all.data_ptr<double>();
+      const std::vector<double> sums = world_.sum({first, first + all.numel()});
+      std::copy(sums.begin(), sums.end(), first);
+      const auto& present = world_.impl().present();
+      all /= static_cast<double>(std::count(present.begin(), present.end(), true));
+    });
   }
   for (const NamedTensor& each : binding_.integer_buffers()) {
     torch::Tensor copy = each.tensor.detach().clone();

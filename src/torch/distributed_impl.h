@@ -12,10 +12,12 @@
 #include "runtime/world_impl.h"
 #include "skein/torch.h"
 #include "strategy/strategy.h"
+#include "torch/agreement.h"
 #include "torch/binding.h"
 #include "torch/gradient_hooks.h"
 #include "torch/read_hook.h"
 #include "torch/read_order.h"
+#include "torch/step_gradients.h"
 
 namespace skein {
 
@@ -27,9 +29,17 @@ class Distributed::Impl {
        LearningRate learning_rate, double clip, const StrategySpec& strategy);
   ~Impl();
 
+  // What must be the same on all workers besides the optimizer.
+  Facts facts() const;
+
+  // Begins the run. All workers call it, when they know that their facts agree.
+  void start();
+
   void step(std::int64_t samples);
   void expect(std::int64_t samples);
   void accumulate(int backward_passes);
+  void before_update(std::function<void(AveragedGradients&)> change);
+  bool done(std::int64_t total_samples);
   void flush();
 
   // See Strategy.
@@ -108,13 +118,19 @@ class Distributed::Impl {
   void reorder_once();
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
+  void check_touched_gradients();
+  void check_usable() const;
+  void wait(Task<> task);
+  Task<> announced(Task<> task, bool& ended);
+  Task<> asked_or(const bool& ended);
+  Task<> ask_user(AveragedGradients& gradients);
   Task<> end_step(std::int64_t samples);
   void on_gradient(int slot);
   void on_read(int slot);
   void watch_reads();
   void all_read();
 
-  World& world_;
+  World world_;
   torch::nn::Module& module_;
   MakeOptimizer make_optimizer_;
   Relay trace_;
@@ -137,11 +153,16 @@ class Distributed::Impl {
   Duration read_wait_{};  // in this step
   bool flushed_ = true;   // parameters are those to save, not those to train on
 
+  std::function<void(AveragedGradients&)> before_update_;
+  AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
+  Signal user_;                         // asked_ changed, or what the user waits for has ended
+
+  StepGradients gradients_;
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step
   bool begun_ = false;                // begin_step was called for it
-  std::vector<int> arrivals_;         // gradients of this step, per slot
-  std::vector<int> missing_;          // gradients still to come, per bucket
+  StrategySpec spec_;
+  std::string broken_;  // why no step can be made any more
   Time compute_from_{};
   Duration exposed_{}, updated_{};
 };

@@ -45,6 +45,14 @@ GradientHooks::GradientHooks(Binding& binding, std::function<void(int slot)> on_
   }
 }
 
+bool has_gradient_hook(const torch::Tensor& parameter) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (!accumulator) return false;
+  for (const auto& hook : accumulator->post_hooks())
+    if (dynamic_cast<const PostHook*>(hook.get())) return true;
+  return false;
+}
+
 GradientHooks::~GradientHooks() {
   for (const Installed& hook : installed_) hook.accumulator->del_post_hook(hook.key);
 }

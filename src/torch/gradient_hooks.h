@@ -39,4 +39,7 @@ class GradientHooks {
   std::vector<Installed> installed_;
 };
 
+// Whether some GradientHooks watch this parameter.
+bool has_gradient_hook(const torch::Tensor& parameter);
+
 }  // namespace skein

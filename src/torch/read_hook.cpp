@@ -27,8 +27,8 @@ class ReadHook::Target {
  public:
   Target(const Binding& binding, std::function<void(int)> before_read, Watch watch)
       : before_read_(std::move(before_read)) {
-    add_plane(binding.arena().parameters());
-    if (watch == Watch::parameters_and_gradients) add_plane(binding.arena().gradients());
+    if (watch != Watch::gradients) add_plane(binding.arena().parameters());
+    if (watch != Watch::parameters) add_plane(binding.arena().gradients());
     for (const Slot& slot : binding.arena().slots()) ranges_.push_back(slot.range);
   }
 

@@ -30,7 +30,7 @@ namespace skein {
 // Costs nothing while inactive. All members may be called from any thread.
 class ReadHook {
  public:
-  enum class Watch { parameters, parameters_and_gradients };
+  enum class Watch { parameters, gradients, parameters_and_gradients };
 
   ReadHook(const Binding& binding, std::function<void(int slot)> before_read,
            Watch watch = Watch::parameters_and_gradients);

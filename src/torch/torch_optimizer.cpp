@@ -124,6 +124,30 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
   });
 }
 
+std::string TorchOptimizer::description() const {
+  const OptimizerOptions& options = optimizer_->param_groups()[0].options();
+  if (const auto* sgd = dynamic_cast<const SGDOptions*>(&options))
+    return fmt::format("SGD with momentum {}, dampening {}, weight decay {}, nesterov {}",
+                       sgd->momentum(), dampening_, sgd->weight_decay(), sgd->nesterov());
+  const auto adam_like = [](const char* name, const auto& adam) {
+    return fmt::format("{} with betas {}, {}, eps {}, weight decay {}, amsgrad {}", name,
+                       std::get<0>(adam.betas()), std::get<1>(adam.betas()), adam.eps(),
+                       adam.weight_decay(), adam.amsgrad());
+  };
+  if (const auto* adam = dynamic_cast<const AdamOptions*>(&options))
+    return adam_like("Adam", *adam);
+  if (const auto* adamw = dynamic_cast<const AdamWOptions*>(&options))
+    return adam_like("AdamW", *adamw);
+  if (const auto* rmsprop = dynamic_cast<const RMSpropOptions*>(&options))
+    return fmt::format("RMSprop with alpha {}, eps {}, weight decay {}, momentum {}, centered {}",
+                       rmsprop->alpha(), rmsprop->eps(), rmsprop->weight_decay(),
+                       rmsprop->momentum(), rmsprop->centered());
+  const auto& adagrad = dynamic_cast<const AdagradOptions&>(options);
+  return fmt::format("Adagrad with lr decay {}, weight decay {}, initial value {}, eps {}",
+                     adagrad.lr_decay(), adagrad.weight_decay(),
+                     adagrad.initial_accumulator_value(), adagrad.eps());
+}
+
 void TorchOptimizer::bind_state(Range range_of_state, const UpdateContext& context) {
   for (std::size_t i = 0; i < held_.size(); ++i) {
     *held_[i].tensor = over(state_->vector(i).at(range_of_state));

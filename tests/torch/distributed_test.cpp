@@ -1,11 +1,9 @@
 // skein::distribute as a user's program calls it, alone and on forked workers.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
-#include <functional>
-
+#include "on_workers.h"
 #include "skein/torch.h"
 #include "torch/distributed_impl.h"
 
@@ -13,6 +11,7 @@ namespace skein {
 namespace {
 
 namespace F = torch::nn::functional;
+using test::on_workers;
 
 // One branch is used only for positive `which`; `tied` is registered under two names.
 struct BranchyImpl : torch::nn::Module {
@@ -47,39 +46,6 @@ std::vector<torch::Tensor> trained_by(const torch::nn::Module& module) {
 torch::Tensor batch_of(int step, std::int64_t begin, std::int64_t count) {
   torch::manual_seed(static_cast<std::uint64_t>(step) + 77);
   return torch::randn({16, 6}).narrow(0, begin, count);
-}
-
-// Runs `body` as every rank of a run of `size` processes; each must return without a failure.
-void on_workers(int size, const std::function<void(World&)>& body) {
-  static int runs = 0;
-  const std::string run_id =
-      "torch-test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::setenv("SKEIN_RANK", std::to_string(rank).c_str(), 1);
-      ::setenv("SKEIN_SIZE", std::to_string(size).c_str(), 1);
-      ::setenv("SKEIN_RUN", run_id.c_str(), 1);
-      int code = 1;
-      try {
-        World world = World::join({.patience = std::chrono::seconds(20)});
-        body(world);
-        world.barrier();
-        code = testing::Test::HasFailure() ? 1 : 0;
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-      }
-      std::fflush(nullptr);
-      ::_exit(code);
-    }
-    children.push_back(child);
-  }
-  for (int rank = 0; rank < size; ++rank) {
-    int status = 0;
-    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << rank;
-  }
 }
 
 TEST(Distributed, AloneIsPlainTraining) {
