@@ -33,6 +33,13 @@ function(skein_find_foreign_fmt)
   endforeach()
 endfunction()
 
+# PyTorch's own builds of LibTorch export a std::filesystem of their own, older than the compiler's
+# headers. The dynamic linker takes whichever library a program names first, so every program that
+# links TARGET, an installed one's user included, names the C++ library before all others.
+function(skein_standard_library_first target)
+  target_link_options(${target} INTERFACE LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state)
+endfunction()
+
 # Torch's headers take 15 s a file, 8 s when precompiled: precompile them and compile several files
 # as one. They are not ours to warn about.
 function(skein_torch_headers target)
@@ -49,6 +56,19 @@ function(skein_torch_headers target)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
+
+# toml++ as an installed package or, where there is none, as a folder that holds toml++/toml.h.
+macro(skein_find_tomlplusplus)
+  if(NOT TARGET tomlplusplus::tomlplusplus)
+    find_package(tomlplusplus QUIET)
+  endif()
+  if(NOT TARGET tomlplusplus::tomlplusplus)
+    find_path(SKEIN_TOMLPLUSPLUS_INCLUDE toml++/toml.h DOC "A folder that holds toml++/toml.h" REQUIRED)
+    add_library(skein_tomlplusplus INTERFACE)
+    target_include_directories(skein_tomlplusplus SYSTEM INTERFACE ${SKEIN_TOMLPLUSPLUS_INCLUDE})
+    add_library(tomlplusplus::tomlplusplus ALIAS skein_tomlplusplus)
+  endif()
+endmacro()
 
 # A test program from FILES…; every case in it becomes a ctest test (with TORCH: the program does).
 # LABEL is its folder.

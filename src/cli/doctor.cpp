@@ -46,6 +46,11 @@ std::string describe_launcher(std::vector<Advice>& advice) {
   }
 }
 
+// PyTorch's own builds of LibTorch export a std::filesystem of another compiler.
+bool safe_filesystem(const HostFacts& host) {
+  return host.filesystem_path.find("libtorch") == std::string::npos;
+}
+
 Diagnosis diagnose() {
   Diagnosis out;
   out.host = inspect_host();
@@ -62,6 +67,13 @@ Diagnosis diagnose() {
   need(out.host.memfd, "memfd", "3.17");
   need(out.host.futex, "futex", "2.6");
   need(out.host.pidfd, "pidfd", "5.3");
+  if (!safe_filesystem(out.host))
+    out.advice.push_back(
+        {fmt::format("std::filesystem comes from {}, whose layout is not the compiler's: "
+                     "the program may crash",
+                     out.host.filesystem_path),
+         "name libstdc++ before LibTorch when linking, as CMake does for skein::torch; until "
+         "then LD_PRELOAD=libstdc++.so.6"});
   if (out.host.huge_pages == "never")
     out.advice.push_back({"transparent huge pages are off: large copies take longer",
                           "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
@@ -72,7 +84,10 @@ void print(const Diagnosis& diagnosis) {
   const HostFacts& host = diagnosis.host;
   const auto yes = [](bool value) { return value ? "yes" : "no"; };
   fmt::print("skein       {}\n", SKEIN_VERSION);
-  fmt::print("torch       {}\n", diagnosis.torch);
+  fmt::print("torch       {}{}\n", diagnosis.torch,
+             host.torch_path.empty() ? "" : fmt::format(" ({})", host.torch_path));
+  fmt::print("filesystem  {} ({})\n", safe_filesystem(host) ? "safe" : "unsafe",
+             host.filesystem_path);
   fmt::print("strategies  {}\n", fmt::join(diagnosis.strategies, ", "));
   fmt::print("fabrics     {} (not in this build: {})\n", fmt::join(diagnosis.fabrics, ", "),
              fmt::join(diagnosis.absent_fabrics, ", "));
@@ -95,6 +110,9 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
   for (const Advice& each : diagnosis.advice)
     advice.push_back({{"problem", each.problem}, {"remedy", each.remedy}});
   return {{"torch", diagnosis.torch},
+          {"torch_path", host.torch_path},
+          {"filesystem_path", host.filesystem_path},
+          {"filesystem_safe", safe_filesystem(host)},
           {"strategies", diagnosis.strategies},
           {"fabrics", diagnosis.fabrics},
           {"absent_fabrics", diagnosis.absent_fabrics},

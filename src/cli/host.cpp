@@ -1,6 +1,7 @@
 #include "cli/host.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 #include "core/file_descriptor.h"
 
@@ -49,13 +51,32 @@ std::string huge_pages() {
   return text.substr(open + 1, close - open - 1);
 }
 
-std::string blas_path() {
-  void* sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
-  Dl_info info{};
-  if (sgemm == nullptr || dladdr(sgemm, &info) == 0 || info.dli_fname == nullptr) return "";
+std::string canonical(const char* path) {
   std::error_code code;
-  const auto path = std::filesystem::canonical(info.dli_fname, code);
-  return code ? info.dli_fname : path.string();
+  const auto found = std::filesystem::canonical(path, code);
+  return code ? path : found.string();
+}
+
+// The library from which this program has `symbol`; empty when nothing that is loaded has it.
+std::string library_with(const char* symbol) {
+  void* address = dlsym(RTLD_DEFAULT, symbol);
+  Dl_info info{};
+  if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  return canonical(info.dli_fname);
+}
+
+// LibTorch's largest part, as it was loaded.
+std::string torch_path() {
+  std::string path;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        if (std::string_view(info->dlpi_name).find("/libtorch_cpu.so") == std::string_view::npos)
+          return 0;
+        *static_cast<std::string*>(out) = canonical(info->dlpi_name);
+        return 1;
+      },
+      &path);
+  return path;
 }
 
 }  // namespace
@@ -91,8 +112,10 @@ HostFacts inspect_host() {
   out.pidfd = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))).valid();
   int word = 0;
   out.futex = syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0) == 0;
-  out.blas_path = blas_path();
+  out.blas_path = library_with("sgemm_");
   out.blas = blas_name(out.blas_path);
+  out.torch_path = torch_path();
+  out.filesystem_path = library_with("_ZNSt10filesystem12current_pathB5cxx11Ev");
   return out;
 }
 

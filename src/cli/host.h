@@ -14,8 +14,10 @@ struct HostFacts {
   bool memfd = false;
   bool futex = false;
   bool pidfd = false;
-  std::string blas_path;  // the library that has sgemm, or empty when torch contains its own
-  std::string blas;       // its name, from blas_name()
+  std::string blas_path;        // the library that has sgemm, or empty when torch contains its own
+  std::string blas;             // its name, from blas_name()
+  std::string torch_path;       // libtorch_cpu.so as it was loaded; empty: linked statically
+  std::string filesystem_path;  // the library that this program's std::filesystem comes from
 };
 
 HostFacts inspect_host();

@@ -26,6 +26,16 @@ double last_loss(const std::string& output) {
   return at == std::string::npos ? INFINITY : std::stod(output.substr(at + 5));
 }
 
+// The dynamic linker prints what it loads in the order in which it looks for symbols there.
+// LibTorch may bring a std::filesystem of another compiler: the program must not find that one.
+void expect_standard_library_first(const std::string& program) {
+  const std::string libraries =
+      Process({program}, {{"LD_TRACE_LOADED_OBJECTS", "1"}}).wait(kLimit).out;
+  const std::size_t torch = libraries.find("libtorch");
+  ASSERT_NE(torch, std::string::npos) << libraries;
+  EXPECT_LT(libraries.find("libstdc++"), torch) << program << "\n" << libraries;
+}
+
 TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   const Folder folder;
   const std::string prefix = folder / "prefix", build = folder / "build";
@@ -44,6 +54,8 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   if (HasFailure()) return;
 
   const std::string program = build + "/train_your_model";
+  expect_standard_library_first(program);
+  expect_standard_library_first(prefix + "/bin/skein");
   const std::string one = folder / "one.safetensors", two = folder / "two.safetensors";
   const std::string alone = must({program, "64", one});
   const std::string together =
@@ -63,6 +75,21 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
     norm += std::pow(static_cast<double>(a[i]), 2);
   }
   EXPECT_LT(std::sqrt(difference / norm), 1e-5);
+}
+
+// Compiling all of Skein once more would tell little: how the program would be linked is enough.
+TEST(Example, AProjectWithSkeinAsAFolderNamesTheStandardLibraryBeforeLibTorch) {
+  if (std::string(SKEIN_GENERATOR) != "Ninja") GTEST_SKIP() << "only Ninja shows its commands";
+  const Folder folder;
+  must({SKEIN_CMAKE, "-S", SKEIN_SOURCE_DIR "/tests/example/subdirectory", "-B", folder / "build",
+        "-G", SKEIN_GENERATOR, "-DSKEIN_SOURCE_DIR=" SKEIN_SOURCE_DIR,
+        "-DTorch_DIR=" SKEIN_TORCH_DIR});
+  const std::string commands = must({SKEIN_NINJA, "-C", folder / "build", "-t", "commands", "app"});
+  const std::size_t link = commands.rfind("-o app");
+  ASSERT_NE(link, std::string::npos) << commands;
+  const std::string line = commands.substr(commands.rfind('\n', link) + 1);
+  ASSERT_NE(line.find("libtorch"), std::string::npos) << line;
+  EXPECT_LT(line.find("-lstdc++"), line.find("libtorch")) << line;
 }
 
 }  // namespace

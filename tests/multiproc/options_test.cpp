@@ -122,6 +122,9 @@ TEST(Doctor, SaysWhatIsThere) {
   EXPECT_TRUE(json.at("pidfd"));
   EXPECT_NE(json.at("blas"), "");
   EXPECT_EQ(count(end.out, json.at("torch").get<std::string>()) > 0, true);
+  EXPECT_EQ(count(json.at("torch_path"), "/libtorch_cpu.so"), 1) << json;
+  EXPECT_EQ(count(json.at("filesystem_path"), "/libstdc++.so"), 1) << json;
+  EXPECT_TRUE(json.at("filesystem_safe"));
 }
 
 TEST(Doctor, ReportsAHalfSetLauncherAsAFinding) {
