@@ -1,20 +1,27 @@
 # Skein's few commands. Each does everything it needs: packages, configuration, build.
 #
 #   make demo    train on an emulated bad cluster and print a table
-#   make test    every test
+#   make test    every test; make test-torch: those that touch LibTorch
 #   make bench   every benchmark, as ratios measured side by side
 #   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting and static checks
-#   make sanitize  the torch-free tests under ASan, UBSan and TSan
+#   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan)
+#
+# Each takes TORCH=, which says whose LibTorch to use, and has a build folder for each:
+#   TORCH=debian  Debian's package libtorch-dev, in build/ (this is the default)
+#   TORCH=pip     PyTorch's own, from pip, in a virtual environment of ours; in build-pip/
+#   TORCH=DIR     the LibTorch in DIR, which may be a virtual environment; in build-NAME-NUMBER/
 
 SHELL := /bin/bash
+TORCH ?= debian
 PACKAGES := g++ cmake ninja-build pkg-config python3 \
-  libtorch-dev libopenblas0-pthread libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
+  libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
   libeigen3-dev libpng-dev libjpeg-dev libgtest-dev
 BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup build demo test bench soak lint format sanitize clean
+.PHONY: setup setup-torch configure build demo test test-torch bench soak lint format sanitize asan tsan clean
+.NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
 define install
@@ -29,39 +36,90 @@ endef
 setup:
 	$(call install,$(PACKAGES))
 
-build: setup
-	@[ -f build/build.ninja ] || cmake --preset release >/dev/null
-	@cmake --build build
+ifeq ($(TORCH),debian)
 
-demo: build
-	@python3 examples/demo/demo.py build/skein out/demo
+BUILD := build
+CONFIGURE := cmake --preset release
+setup-torch: setup
+	$(call install,libtorch-dev libopenblas0-pthread)
+
+else ifeq ($(TORCH),pip)
+
+BUILD := build-pip
+CONFIGURE := cmake --preset release-pip
+PIP_TORCH := torch==2.13.0
+# PyTorch's index has builds without CUDA; where it cannot be reached, pip's own settings must do.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+setup-torch: setup
+	$(call install,python3-venv)
+	@[ -f $(BUILD)/torch/share/cmake/Torch/TorchConfig.cmake ] || { \
+	  echo "installing $(PIP_TORCH) in $(BUILD)/venv: takes a minute or two"; mkdir -p $(BUILD); \
+	  python3 -c 'import urllib.request; urllib.request.urlopen("$(CPU_INDEX)/torch/", timeout=10)' 2>/dev/null \
+	    && index="--extra-index-url $(CPU_INDEX)"; \
+	  { rm -rf $(BUILD)/venv && python3 -m venv $(BUILD)/venv && $(BUILD)/venv/bin/pip install --quiet $$index $(PIP_TORCH); } >$(BUILD)/pip.log 2>&1 \
+	    || { tail -n 5 $(BUILD)/pip.log; echo "could not install $(PIP_TORCH) in $(BUILD)/venv"; exit 1; }; \
+	  ln -sfn $$(cd $(BUILD) && echo venv/lib/python3*/site-packages/torch) $(BUILD)/torch; \
+	}
+
+else
+
+# A virtual environment holds LibTorch in a package of its Python.
+TORCH_DIR := $(firstword $(foreach d,$(TORCH) $(wildcard $(TORCH)/lib/python3*/site-packages/torch),\
+  $(if $(wildcard $(d)/share/cmake/Torch/TorchConfig.cmake),$(abspath $(d)))))
+BUILD := build-$(notdir $(abspath $(TORCH)))-$(shell echo '$(abspath $(TORCH))' | cksum | cut -d ' ' -f 1)
+CONFIGURE := cmake --preset release -B $(BUILD) -DCMAKE_PREFIX_PATH=$(TORCH_DIR)
+setup-torch: setup
+	@[ -n "$(TORCH_DIR)" ] || { \
+	  echo "TORCH=$(TORCH): expected debian, pip, or a folder with share/cmake/Torch/TorchConfig.cmake in it (or a virtual environment with torch)"; exit 1; }
+
+endif
+
+configure: setup-torch
+	@[ -f $(BUILD)/build.ninja ] || { echo "configuring $(BUILD)/"; mkdir -p $(BUILD); \
+	  $(CONFIGURE) >$(BUILD)/configure.log 2>&1 || { tail -n 30 $(BUILD)/configure.log; rm -f $(BUILD)/CMakeCache.txt; exit 1; }; }
+
+build: configure
+	@cmake --build $(BUILD)
+
+demo: configure
+	@echo "building $(BUILD)/skein"
+	@cmake --build $(BUILD) --target skein
+	@python3 examples/demo/demo.py $(BUILD)/skein out/demo
 
 test: build
-	@ctest --test-dir build --output-on-failure -j 2
+	@ctest --test-dir $(BUILD) --output-on-failure -j 2
 
-bench: setup
+test-torch: configure
+	@cmake --build $(BUILD) --target skein torch_tests multiproc_tests example_tests
+	@ctest --test-dir $(BUILD) --output-on-failure -j 2 -L 'torch|multiproc|example'
+
+bench: setup-torch
 	$(call install,$(BENCH_PACKAGES))
-	@cmake --preset release >/dev/null && cmake --build build
-	@for program in build/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
-	@for script in bench/dear.py bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script build/skein || exit 1; echo; done
+	@mkdir -p $(BUILD) && $(CONFIGURE) >$(BUILD)/configure.log 2>&1 || { tail -n 30 $(BUILD)/configure.log; exit 1; }
+	@cmake --build $(BUILD)
+	@for program in $(BUILD)/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
+	@for script in bench/dear.py bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script $(BUILD)/skein || exit 1; echo; done
 
 SEEDS := 1001..50000
 soak: build
-	@build/skein simulate --swarm $(SEEDS)
+	@$(BUILD)/skein simulate --swarm $(SEEDS)
+
+FORMATTED := git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'examples/*.cpp'
 
 lint: setup
 	$(call install,$(LINT_PACKAGES))
-	@git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' 'examples/*.cpp' | xargs clang-format --dry-run -Werror
-	@cmake --preset release -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
-	@git ls-files 'src/core/*.cpp' 'src/kernels/*.cpp' 'src/fabric/*.cpp' 'src/optimize/*.cpp' 'src/schedule/*.cpp' \
-	  'src/strategy/*.cpp' 'src/sim/*.cpp' 'src/runtime/*.cpp' 'src/observe/*.cpp' 'src/launch/*.cpp' | xargs -P 2 -n 4 clang-tidy -p build --quiet
+	@$(FORMATTED) | xargs clang-format --dry-run -Werror
+	@cmake --preset lint >/dev/null
+	@sed -n 's/^ *"file": "\(.*\)",*$$/\1/p' build-lint/compile_commands.json | xargs -P "$$(nproc)" -n 4 clang-tidy -p build-lint --quiet
 
 format:
-	@git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' 'examples/*.cpp' | xargs clang-format -i
+	$(call install,clang-format)
+	@$(FORMATTED) | xargs clang-format -i
 
-sanitize: setup
-	@for preset in asan tsan; do cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && \
-	  ctest --test-dir build-$$preset --output-on-failure -j 2 || exit 1; done
+sanitize: asan tsan
+
+asan tsan: setup
+	@cmake --preset $@ >/dev/null && cmake --build --preset $@ && ctest --test-dir build-$@ --output-on-failure -j 2
 
 clean:
 	rm -rf build build-* out
