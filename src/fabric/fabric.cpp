@@ -48,6 +48,9 @@ Fabric::Fabric(Loop& loop) : loop_(loop) {
 
 Fabric::~Fabric() = default;
 
+std::optional<bool> Fabric::expel(int) { return std::nullopt; }
+bool Fabric::expelled(int) const { return false; }
+
 Operation Fabric::begin(const char* name, Channel channel, Deadline deadline) {
   SKEIN_CHECK(channel >= 0 && channel < kChannels, "channel {} of {}", channel, kChannels);
   return {name, channel, turns_[static_cast<std::size_t>(channel)]->started++, deadline};

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,12 @@ class Fabric {
   Loop& loop() const { return loop_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   void observe(WaitObserver* observer) { observer_ = observer; }
+
+  // Decides, for all ranks and for good, that `peer` is lost. False: it has been decided before
+  // that this rank is. Of two that take each other for lost one gets false. Nullopt: nobody can
+  // decide that in this fabric, and ranks can only tell each other.
+  virtual std::optional<bool> expel(int peer);
+  virtual bool expelled(int rank) const;
 
   // Tells the peers why this rank is about to end: they get IoError with this text.
   virtual void fail(const std::string&) {}

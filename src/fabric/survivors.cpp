@@ -60,7 +60,22 @@ std::vector<int> Survivors::lost() const {
 }
 
 void Survivors::lose(int rank) {
-  if (rank >= 0 && rank != fabric_.rank()) living_[static_cast<std::size_t>(rank)] = false;
+  if (rank < 0 || rank == fabric_.rank() || !lives(rank)) return;
+  living_[static_cast<std::size_t>(rank)] = false;
+  if (!fabric_.expel(rank).value_or(true)) left_behind_ = true;
+}
+
+// Whether this rank is still in the run.
+bool Survivors::heed_expulsions() {
+  for (int rank = 0; rank < fabric_.size(); ++rank) {
+    if (!fabric_.expelled(rank)) continue;
+    if (rank == fabric_.rank())
+      left_behind_ = true;
+    else
+      living_[static_cast<std::size_t>(rank)] = false;
+  }
+  if (left_behind_) end_alone();
+  return !left_behind_;
 }
 
 int Survivors::lowest() const {
@@ -108,6 +123,7 @@ Task<int> Survivors::reduce(Span values, Deadline deadline, bool divide) {
 Task<> Survivors::reduce_block(Span block, Duration patience) {
   ++number_;
   for (;;) {
+    if (!heed_expulsions()) co_return;
     const int root = lowest();
     if (root == fabric_.rank()) {
       co_await lead(block, patience);
@@ -128,23 +144,41 @@ Task<> Survivors::lead(Span block, Duration patience) {
   const Deadline deadline = fabric_.loop().now() + longest_wait(fabric_.rank(), patience);
   std::fill(contributors_.begin(), contributors_.end(), false);
   contributors_[static_cast<std::size_t>(fabric_.rank())] = true;
+  std::vector<int> silent;
   for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
     if (!lives(peer)) continue;
     try {
-      const bool here = co_await contributed(peer, block, deadline);
+      const bool here = co_await contributed(peer, block, deadline, patience);
       if (!here) continue;
       add(block, inbox(block, block.count));
       contributors_[static_cast<std::size_t>(peer)] = true;
     } catch (const IoError&) {
+      silent.push_back(peer);
       lose(peer);
     }
   }
-  co_await answer(block, fabric_.loop().now() + patience);
+  co_await hear_from_the_lost(silent);
+  if (heed_expulsions()) co_await answer(block, fabric_.loop().now() + patience);
+}
+
+// Where nobody decides who is lost, a peer that does not come may have gone on without this rank,
+// and has then sent word. Those who are here wait, so only what has arrived counts.
+Task<> Survivors::hear_from_the_lost(std::vector<int> peers) {
+  for (const int peer : peers) {
+    if (left_behind_ || fabric_.expelled(peer)) continue;
+    const auto notice = allocate_on_heap(out_->span().count);
+    try {
+      co_await fabric_.receive(down_, peer, notice->span(), fabric_.loop().now());
+      left_behind_ = static_cast<int>(notice->span()[0]) == static_cast<int>(Word::out);
+    } catch (const IoError&) {  // nothing from there
+    }
+  }
 }
 
 // Receives the peer's part of this block. False: the peer is further than this block, since it had
-// its sum from a rank that has died since.
-Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline) {
+// its sum from a rank that has died since. The deadline is for the peer to come: it may have passed
+// while this rank waited for another, and who has come gets the time to go on.
+Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline, Duration patience) {
   const auto at = static_cast<std::size_t>(peer);
   for (;;) {
     if (pending_[at] == 0) {
@@ -157,6 +191,7 @@ Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline) {
     if (announced_[at] > kBlock)
       throw IoError("a sum over survivors: a peer sends more than a block", peer);
     if (!inbox_ && block.device != Device::absent) inbox_ = allocate_on_heap(kBlock);
+    deadline = std::max(deadline, fabric_.loop().now() + patience);
     co_await fabric_.receive(up_, peer, inbox(block, announced_[at]), deadline);
     const std::int64_t number = std::exchange(pending_[at], 0);
     if (number == number_) co_return true;
@@ -206,7 +241,7 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
 Task<> Survivors::tell_the_lost(Deadline deadline) {
   write_notice(out_->span(), Word::out, number_);
   const Operation operation{"send", down_, 0, deadline};
-  for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
+  for (int peer = 0; peer < fabric_.size(); ++peer) {
     const auto at = static_cast<std::size_t>(peer);
     if (living_[at] || told_[at]) continue;
     told_[at] = true;

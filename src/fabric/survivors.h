@@ -14,6 +14,10 @@ namespace skein {
 // nobody answers ends alone. So everyone ends, well, in finite time; where nobody fails during a
 // call all end with the same bits.
 //
+// Who is lost is decided once for all where the fabric can do that (Fabric::expel): then there are
+// never two groups that each go on without the other. Elsewhere a rank that was away too long is
+// told, and may take one more call for whole before it hears of it.
+//
 // All make the same calls in the same order, with equal sizes, one at a time. A rank that was lost
 // stays lost. Not thread-safe.
 class Survivors {
@@ -37,8 +41,8 @@ class Survivors {
   Task<int> mean(Span values, Deadline deadline);
 
   // Whether the others have gone on without this worker, which had not come in time: it is alone
-  // since.
-  bool left_behind() const { return left_behind_; }
+  // since, and what it computes is no concern of theirs.
+  bool left_behind() const { return left_behind_ || fabric_.expelled(fabric_.rank()); }
 
   // Who contributed to the last block, by rank.
   const std::vector<bool>& contributors() const { return contributors_; }
@@ -49,7 +53,9 @@ class Survivors {
   Task<int> reduce(Span values, Deadline deadline, bool divide);
   Task<> reduce_block(Span block, Duration patience);
   Task<> lead(Span block, Duration patience);
-  Task<bool> contributed(int peer, Span block, Deadline deadline);
+  Task<bool> contributed(int peer, Span block, Deadline deadline, Duration patience);
+  Task<> hear_from_the_lost(std::vector<int> peers);
+  bool heed_expulsions();
   Task<> answer(Span block, Deadline deadline);
   Task<> tell_the_lost(Deadline deadline);
   Task<bool> follow(int root, Span block, Duration patience);

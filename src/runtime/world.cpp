@@ -80,10 +80,7 @@ void World::Impl::sum(Span values) {
 // A worker that was away too long must not take itself for the last one: others may go on, or have
 // ended well and gone.
 void World::Impl::check_company() const {
-  bool behind = survivors_->left_behind();
-  for (int rank = 0; rank < fabric_->size(); ++rank)
-    behind |= rank != fabric_->rank() && board_.read(rank).phase == Phase::done;
-  if (behind && std::count(present_.begin(), present_.end(), true) == 1)
+  if (survivors_ && survivors_->left_behind())
     throw IoError("the others have gone on without this worker, which was away too long");
 }
 
@@ -99,7 +96,16 @@ void World::Impl::mean(Span values) {
 }
 
 int World::Impl::leader() const {
+  check_company();
   return static_cast<int>(std::find(present_.begin(), present_.end(), true) - present_.begin());
+}
+
+void World::Impl::write_once(const std::function<void()>& write) {
+  for (int writer = -1; writer < 0 || !present_[static_cast<std::size_t>(writer)];) {
+    writer = leader();
+    if (writer == fabric_->rank()) write();
+    sum({});
+  }
 }
 
 World World::join(const JoinOptions& options) {

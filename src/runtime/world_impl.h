@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,7 @@ class World::Impl final : public WaitObserver {
   Courier& courier() { return *courier_; }
   Board& board() { return board_; }
   const JoinOptions& options() const { return options_; }
+  void set_patience(Duration patience) { options_.patience = patience; }
   Deadline deadline() const { return clock_.now() + options_.patience; }
 
   void fail(const std::string& reason, int lost_peer);
@@ -43,8 +45,15 @@ class World::Impl final : public WaitObserver {
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
   const std::vector<bool>& present() const { return present_; }
 
-  // The lowest of them: the one that speaks and writes files for all.
+  // The lowest of them: the one that speaks and writes files for all. Throws like check_company().
   int leader() const;
+
+  // The leader runs `write`; when this returns it has, or has been lost and the next has.
+  void write_once(const std::function<void()>& write);
+
+  // Throws IoError when losses are tolerated and the others have gone on without this worker, which
+  // was away too long: it must not write what they have written, or will.
+  void check_company() const;
 
   // Channels: strategies count from 0 up, the world's own operations use the last, and a queue of
   // data blocks the one before.
@@ -57,8 +66,6 @@ class World::Impl final : public WaitObserver {
   void resumed() override { board_.clear_waiting(); }
 
  private:
-  void check_company() const;
-
   JoinOptions options_;
   int exceptions_ = std::uncaught_exceptions();  // that were on their way before
   bool failed_ = false;                          // and the others have been told why

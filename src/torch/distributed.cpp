@@ -98,9 +98,7 @@ void Distributed::flush() { impl_->flush(); }
 void Distributed::save(const std::string& path) {
   flush();
   const auto tensors = impl_->tensors_to_save();
-  World& world = impl_->world();
-  if (world.rank() == world.impl().leader()) write_safetensors(path, tensors);
-  world.barrier();
+  impl_->world().impl().write_once([&] { write_safetensors(path, tensors); });
   impl_->after_flush();
 }
 

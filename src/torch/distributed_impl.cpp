@@ -238,6 +238,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Time begin = loop.now();
   const Duration updated = updated_;
   wait(end_step(samples));
+  world_.impl().check_company();
   const Time end = loop.now();
   exposed_ += end - begin - (updated_ - updated);
   trace_.span(Lane::wait, "step", begin, end);

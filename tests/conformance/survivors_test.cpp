@@ -143,6 +143,44 @@ TEST_P(SurvivorsOfPeers, LeaveOutOneThatComesTooLate) {
   });
 }
 
+// The lowest rank, who leads the others: they go on with the next, and it must not go on alone.
+// What they had sent it before may look like one more sum where nobody decides who is lost.
+TEST_P(SurvivorsOfPeers, TellTheLowestRankThatTheyHaveGoneOnWithoutIt) {
+  run_all_but(-1, [](Fabric& fabric) -> Task<> {
+    Survivors survivors(fabric, kUp, kDown);
+    const bool late = fabric.rank() == 0;
+    if (late) co_await fabric.loop().sleep_for(2s);
+    for (int call = 0; call < 2; ++call) {
+      float one = 1;
+      const int count = co_await survivors.sum({&one, 1}, fabric.loop().now() + 400ms);
+      if (!late) require(count == fabric.size() - 1, std::to_string(count) + " contributed");
+    }
+    require(survivors.left_behind() == late, late ? "it was not told" : "a wrong one was told");
+    if (!late) co_await fabric.loop().sleep_for(2s);  // it must not learn it by their leaving
+  });
+}
+
+// The root waits for the silent one first, and has waited long enough when it comes to the others,
+// who have been there all the time.
+TEST_P(SurvivorsOfPeers, LoseOnlyTheOneThatIsSilent) {
+  run_all_but(-1, [](Fabric& fabric) -> Task<> {
+    Survivors survivors(fabric, kUp, kDown);
+    if (fabric.rank() == 1) {
+      co_await fabric.loop().sleep_for(2500ms);
+      co_return;
+    }
+    const auto values = fabric.allocate(300001);
+    for (int call = 0; call < 2; ++call) {
+      std::fill(values->span().begin(), values->span().end(), 1.0F);
+      const int count = co_await survivors.sum(values->span(), fabric.loop().now() + 800ms);
+      require(count == fabric.size() - 1, std::to_string(count) + " contributed");
+      require(values->span()[300000] == static_cast<float>(count), "another sum");
+    }
+    require(survivors.lost() == std::vector<int>{1}, "others were lost");
+    require(!survivors.left_behind(), "a healthy one was left behind");
+  });
+}
+
 TEST_P(SurvivorsOfPeers, DoNotWaitForOneThatIsKnownToBeLost) {
   run_all_but(-1, [](Fabric& fabric) -> Task<> {
     Survivors survivors(fabric, kUp, kDown);

@@ -90,6 +90,15 @@ void LocalFabric::fail(const std::string& reason) {
   ring_all();
 }
 
+// In the memory of rank 0, which lasts as long as anybody has it, whatever becomes of rank 0.
+std::optional<bool> LocalFabric::expel(int peer) {
+  return segments_.front()->header().expulsions.add(rank(), peer);
+}
+
+bool LocalFabric::expelled(int rank) const {
+  return segments_.front()->header().expulsions.contains(rank);
+}
+
 std::unique_ptr<Memory> LocalFabric::allocate(std::size_t count) {
   return std::make_unique<SegmentMemory>(segments_[static_cast<std::size_t>(rank())], count);
 }

@@ -38,6 +38,8 @@ class LocalFabric final : public Fabric {
   std::unique_ptr<Memory> allocate(std::size_t count) override;
   EventSource* events() override { return &doorbell_; }
   void fail(const std::string& reason) override;
+  std::optional<bool> expel(int peer) override;
+  bool expelled(int rank) const override;
 
   Task<> start_send(const Operation& operation, int peer, Span data) override;
   Task<> finish_sends(const Operation& operation, int peer) override;

@@ -14,6 +14,7 @@
 #include "core/file_descriptor.h"
 #include "core/span.h"
 #include "fabric/fabric.h"
+#include "fabric/local/expulsions.h"
 
 namespace skein::local {
 
@@ -57,7 +58,8 @@ struct Header {
   std::atomic<std::uint32_t> doorbell;  // a futex: rises with everything that may concern the owner
   std::atomic<std::uint32_t> sleepers;  // not 0: a thread may sleep on it
   std::atomic<Presence> presence;
-  char failure[500];  // written before presence becomes failed
+  char failure[500];      // written before presence becomes failed
+  Expulsions expulsions;  // rank 0's are the run's
   Desk desks[kChannels];
   Mailbox mail[kMostRanks][kChannels];  // to each rank, on each channel
 };

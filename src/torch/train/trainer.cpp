@@ -331,8 +331,8 @@ std::vector<NamedTensor> Trainer::buffers_now() {
 void Trainer::save_model() {
   run_->flush();
   const auto tensors = run_->impl().tensors_to_save(buffers_now());
-  if (leads()) write_safetensors(options_.out + "/model.safetensors", tensors);
-  world_.barrier();
+  world_.impl().write_once(
+      [&] { write_safetensors(options_.out + "/model.safetensors", tensors); });
 }
 
 void Trainer::evaluate_now() {
