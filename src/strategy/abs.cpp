@@ -53,7 +53,10 @@ Task<> Abs::expect(std::int64_t samples) {
   unit_ = unit;
 }
 
-Task<> Abs::begin_step(std::int64_t) { co_return; }
+Task<> Abs::begin_step(std::int64_t) {
+  in_step_ = true;
+  co_return;
+}
 
 void Abs::gathered(std::int64_t samples) {
   // The first micro-batch of a round fixes its unit even where nobody knew it before.
@@ -71,6 +74,7 @@ void Abs::gathered(std::int64_t samples) {
 }
 
 Task<> Abs::end_step(std::int64_t samples) {
+  in_step_ = false;
   if (worker_.size() == 1) {
     worker_.all_stop = worker_.wants_to_stop;
     co_await update(samples, 1);
@@ -84,12 +88,13 @@ Task<> Abs::end_step(std::int64_t samples) {
 
 // What was gathered goes out, and what came back, if anything did, takes its place in the gradients
 // plane.
-void Abs::send_batch() {
+void Abs::send_batch(bool settling) {
   swap_scaled(sum_, unit_, worker_.arena().gradients());
   if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
-  round_.post({.samples = sent_.samples});
+  const bool carries = sent_.samples > 0 || !settling;
+  round_.post({.samples = sent_.samples, .settling = settling ? 1 : 0, .carries = carries ? 1 : 0});
 }
 
 Task<> Abs::end_round() {
@@ -98,16 +103,19 @@ Task<> Abs::end_round() {
   const std::int64_t age = rounds_ - sent_.round;
   send_batch();
   if (sum) co_await apply(*sum, age);
-  if (rounds_ <= options_.warmup_rounds) co_await catch_up(0);
+  if (worker_.progress.steps < options_.warmup_rounds) co_await catch_up(0);
 }
 
 // Waits for the sum that is on its way and applies it. What was gathered since stays.
-Task<> Abs::catch_up(std::int64_t age) {
+Task<RoundNotes> Abs::catch_up(std::int64_t age) {
   const RoundNotes sum = co_await round_.take();
   const Span gradients = worker_.arena().gradients();
-  swap_scaled(sum_, 1, gradients);
-  co_await apply(sum, age);
-  swap_scaled(sum_, 1, gradients);
+  if (sum.samples > 0) {
+    swap_scaled(sum_, 1, gradients);
+    co_await apply(sum, age);
+    swap_scaled(sum_, 1, gradients);
+  }
+  co_return sum;
 }
 
 // The gradients plane holds the sum; afterwards it is zero.
@@ -141,15 +149,16 @@ double Abs::scaled_rate(std::int64_t samples) const {
   return rate * (options_.lr_scaling == Scaling::linear ? ratio : std::sqrt(ratio));
 }
 
-// All workers come here after the same round: the sum on its way is applied, and then what any of
-// them has gathered since.
+// A round to which all workers came from here holds the last that any of them has gathered.
 Task<> Abs::flush() {
   if (worker_.size() == 1) co_return;
-  if (round_.posted()) co_await catch_up(1);
-  const RoundNotes rest = co_await round_.ask({.samples = batch_.samples});
-  if (rest.samples == 0) co_return;
-  send_batch();
-  co_await catch_up(1);
+  if (in_step_) refuse_flush_within_step();
+  for (bool all_here = false; !all_here;) {
+    if (!round_.posted()) send_batch(true);
+    const RoundNotes sum = co_await catch_up(1);
+    all_here = sum.settling == worker_.size();
+    if (sum.carries == 0) --rounds_;  // nothing went round
+  }
 }
 
 nlohmann::json Abs::figures() const {

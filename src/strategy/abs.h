@@ -41,6 +41,9 @@ class Abs final : public Strategy {
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
   Task<> end_step(std::int64_t samples) override;
+
+  // This worker makes no more steps until all have come here: until then it takes part in the
+  // rounds of the others with what it has gathered, and then with nothing.
   Task<> flush() override;
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
@@ -57,9 +60,9 @@ class Abs final : public Strategy {
   };
 
   void gathered(std::int64_t samples);
-  void send_batch();
+  void send_batch(bool settling = false);
   Task<> end_round();
-  Task<> catch_up(std::int64_t age);
+  Task<RoundNotes> catch_up(std::int64_t age);
   Task<> apply(const RoundNotes& sum, std::int64_t age);
   Task<> update(std::int64_t samples, float gradient_scale);
   double scaled_rate(std::int64_t samples) const;
@@ -70,6 +73,7 @@ class Abs final : public Strategy {
   Round round_;
   float unit_ = 1;
   std::int64_t expected_ = kUnknown;
+  bool in_step_ = false;  // gradients of a micro-batch come that is not counted yet
   Batch batch_, sent_;
   std::int64_t rounds_ = 0;
 

@@ -17,8 +17,7 @@ Task<> AllReduce::sum(int bucket) {
   trace_turn(Lane::all_reduce, bucket, begin, sums_free_);
 }
 
-Task<> AllReduce::end_step(std::int64_t samples) {
-  UpdateContext context = co_await end_backward(samples);
+Task<> AllReduce::apply(UpdateContext context) {
   if (worker_.wants_norm()) {
     co_await all_summed();
     co_await worker_.prepare(context, squared_norm_of_sum());

@@ -15,9 +15,8 @@ class AllReduce final : public Synchronous {
 
   AllReduce(Worker& worker, const Options& options) : Synchronous(worker, options) {}
 
-  Task<> end_step(std::int64_t samples) override;
-
  private:
+  Task<> apply(UpdateContext context) override;
   Task<> sum(int bucket) override;
   double squared_norm_of_sum() const;
 

@@ -86,8 +86,7 @@ Task<> Dear::begin_step(std::int64_t samples) {
   co_await Synchronous::begin_step(samples);
 }
 
-Task<> Dear::end_step(std::int64_t samples) {
-  UpdateContext context = co_await end_backward(samples);
+Task<> Dear::apply(UpdateContext context) {
   // The user looks at gradients in the step itself, not while the next forward runs.
   if (worker_.before_update) co_await prepare(context);
   if (!context.skip) ++worker_.progress.steps;
@@ -260,6 +259,11 @@ Task<> Dear::all_arrived() {
 }
 
 Task<> Dear::flush() {
+  co_await Synchronous::flush();
+  co_await exact_parameters();
+}
+
+Task<> Dear::exact_parameters() {
   co_await all_arrived();
   if (!rounded_) co_return;
   for (int bucket = 0; bucket < plan().count(); ++bucket) {
@@ -280,7 +284,7 @@ void Dear::after_flush() {
 }
 
 Task<> Dear::whole_state(OptimizerState& state) {
-  co_await flush();
+  co_await exact_parameters();
   co_await Strategy::whole_state(state);
   for (const auto& [name, plane] : state)
     for (int bucket = 0; bucket < plan().count(); ++bucket)

@@ -33,7 +33,6 @@ class Dear final : public Synchronous {
 
   Task<> need(int bucket) override;
   Task<> begin_step(std::int64_t samples) override;
-  Task<> end_step(std::int64_t samples) override;
   Task<> flush() override;
   void after_flush() override;
   void arena_changed() override;
@@ -53,11 +52,13 @@ class Dear final : public Synchronous {
   void skip_known_plans();
   Task<> change_plan(std::size_t bucket_bytes);
   Task<> sum(int bucket) override;
+  Task<> apply(UpdateContext context) override;
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
   Task<> update_own_shard(int bucket, const UpdateContext& context);
   Task<> gather(int bucket);
   Task<> all_arrived();
+  Task<> exact_parameters();
   Task<> prepare(UpdateContext& context);
   void arrived(int bucket);
   void failed();

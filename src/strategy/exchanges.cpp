@@ -125,6 +125,11 @@ Task<> Exchanges::run(Exchange& exchange) {
     exchange.snapshot->used = worker_.loop().now() - exchange.last >= worker_.patience();
     exchange.over = true;
     host_.failed(exchange.peer);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    exchange.over = true;
+    host_.broke(std::current_exception());
   }
   changed_.notify_all();
 }
@@ -154,7 +159,9 @@ Task<> Exchanges::send(Exchange& exchange) {
         co_await fabric.start_send(operation, exchange.peer, part.at(range));
       }
     co_await fabric.finish_sends(operation, exchange.peer);
-  } catch (const IoError&) {
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
     exchange.send_error = std::current_exception();
   }
   exchange.sent = true;

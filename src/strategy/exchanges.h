@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 #include <string>
@@ -24,6 +25,8 @@ class Exchanges {
     virtual ~Host() = default;
     // `peer` did not keep up with an exchange: it died, or its time is over.
     virtual void failed(int peer) = 0;
+    // One ended by an error that is no lost peer's.
+    virtual void broke(std::exception_ptr error) = 0;
   };
 
   struct Counts {

@@ -27,7 +27,8 @@ struct Gossip::Peers {
         table(worker.size()),
         survivors(worker.fabric(), kUp, kDown),
         exchanges(worker, kModels, model, plan.options.average_momentum, changed, host),
-        pairing(worker, kPairing, plan.topology.neighbours(worker.rank()), table, changed, host) {}
+        pairing(worker, kPairing, plan.topology.neighbours(worker.rank()), table, changed, host),
+        assembly(worker, kAssembly, survivors, host) {}
 
   Signal changed;  // something that somebody may wait for
   AveragingClock clock;
@@ -36,6 +37,8 @@ struct Gossip::Peers {
   Survivors survivors;
   Exchanges exchanges;
   Pairing pairing;
+  Assembly assembly;
+  std::exception_ptr error;  // that ended a job which nobody waits for
 };
 
 Gossip::Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan)
@@ -46,14 +49,15 @@ Gossip::Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan)
 
 Gossip::~Gossip() = default;
 
-// Begins, and begins again after settle(): from here on others may average with this worker.
+// Begins, and begins again after settle() and flush(): from here on others may average with this
+// worker. After a flush the parameters are the model, whoever has written to them since.
 void Gossip::wake() {
   if (!peers_) return;
   const Time now = worker_.loop().now();
   peers_->clock.step_begins(now);
   if (!std::exchange(settled_, false)) return;
-  flushed_ = false;
-  if (!std::exchange(started_, true)) peers_->model.start(now);
+  started_ = true;
+  if (std::exchange(flushed_, false)) peers_->model.start(now);
   peers_->pairing.announce(true);
   peers_->changed.notify_all();
 }
@@ -122,12 +126,15 @@ void Gossip::count_samples(std::int64_t samples) {
     worker_.all_stop = worker_.wants_to_stop;
     return;
   }
-  if (!samples_before_) samples_before_ = progress.samples;
   SampleTable& table = peers_->table;
   table.add(worker_.rank(), samples);
   table.stop = table.stop || worker_.wants_to_stop;
-  progress.samples = *samples_before_ + table.sum();
-  worker_.all_stop = table.stop;
+  take_down_samples();
+}
+
+void Gossip::take_down_samples() {
+  worker_.progress.samples += peers_->table.sum() - std::exchange(counted_, peers_->table.sum());
+  worker_.all_stop = worker_.all_stop || peers_->table.stop;
 }
 
 std::int64_t Gossip::lag() const { return peers_->clock.due(worker_.loop().now()) - begun_; }
@@ -145,9 +152,11 @@ Task<> Gossip::catch_up() {
 // Proposes what is due, one at a time.
 Task<> Gossip::background() {
   if (!peers_) co_return;
-  auto& [changed, clock, model, table, survivors, exchanges, pairing] = *peers_;
+  auto& [changed, clock, model, table, survivors, exchanges, pairing, assembly, error] = *peers_;
   pairing.start();
+  assembly.start();
   for (;;) {
+    if (error) std::rethrow_exception(error);
     const bool engaged = exchanges.engaged();
     if (settled_ || engaged) {
       co_await changed.wait(exchanges.next_suspension());
@@ -179,20 +188,36 @@ void Gossip::agreed(int peer, bool own_proposal) {
 // Those around who is lost average with each other in its place.
 void Gossip::lost(int peer) {
   peers_->survivors.lose(peer);
+  peers_->assembly.lose(peer);
   std::vector<bool> gone(static_cast<std::size_t>(worker_.size()));
   for (const int rank : peers_->survivors.lost()) gone[static_cast<std::size_t>(rank)] = true;
-  if (flushed_) return;  // who leaves at the end is not missed
+  if (started_ && flushed_) return;  // who leaves at the end is not missed
   for (const int rank : gossip_->neighbours_without(worker_.rank(), gone))
     peers_->pairing.add(rank);
 }
 
 void Gossip::failed(int peer) { peers_->pairing.lose(peer); }
 
+// It need not be a neighbour.
+void Gossip::absent(int rank) {
+  peers_->pairing.lose(rank);
+  if (peers_->survivors.lives(rank)) lost(rank);
+}
+
+void Gossip::broke(std::exception_ptr error) {
+  if (!peers_->error) peers_->error = std::move(error);
+  peers_->changed.notify_all();
+}
+
+void Gossip::rethrow() const {
+  if (peers_->error) std::rethrow_exception(peers_->error);
+}
+
 // Others may wait for this worker with all their patience: no more than a part of it may go by
 // here.
 Task<> Gossip::come_to_rest(bool even_late_ones) {
   settled_ = true;
-  auto& [changed, clock, model, table, survivors, exchanges, pairing] = *peers_;
+  auto& [changed, clock, model, table, survivors, exchanges, pairing, assembly, error] = *peers_;
   pairing.announce(false);
   const Time latest = worker_.loop().now() + worker_.patience() / 4;
   while (pairing.proposing() || exchanges.engaged() || (even_late_ones && exchanges.open())) {
@@ -204,19 +229,40 @@ Task<> Gossip::come_to_rest(bool even_late_ones) {
 }
 
 Task<> Gossip::settle() {
-  if (peers_ && started_) co_await come_to_rest(false);
+  if (peers_ && !flushed_) co_await come_to_rest(false);
 }
 
-// An exchange that only one side has applied would stay in the mean for ever.
+// An exchange that only one side has applied would stay in the mean for ever. Where nobody has made
+// a step since the last flush every bit stays as it is.
 Task<> Gossip::flush() {
   if (!peers_) co_return;
-  if (started_) co_await come_to_rest(true);
-  const Span parameters = worker_.arena().parameters();
-  co_await peers_->survivors.mean(parameters, worker_.deadline());
+  rethrow();
+  const bool news = !flushed_;
+  if (news) co_await come_to_rest(true);
+  const bool any_news = co_await peers_->assembly.come(news);
+  rethrow();
+  if (!any_news) co_return;
+  co_await peers_->survivors.mean(worker_.arena().parameters(), worker_.deadline());
+  co_await agree_on_samples();
   for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
   peers_->exchanges.detach_all();
-  peers_->model.start(worker_.loop().now());
   flushed_ = true;
+}
+
+// Each worker knows best what it has counted itself; what is known of those who are gone is as the
+// lowest rank knows it.
+Task<> Gossip::agree_on_samples() {
+  SampleTable& table = peers_->table;
+  const std::vector<bool>& here = peers_->survivors.contributors();
+  const auto lowest = std::find(here.begin(), here.end(), true) - here.begin();
+  const auto memory = worker_.fabric().allocate(table.floats());
+  table.write_part(memory->span(), [&](int rank) {
+    const bool gone = !here[static_cast<std::size_t>(rank)];
+    return rank == worker_.rank() || (gone && lowest == worker_.rank());
+  });
+  co_await peers_->survivors.sum(memory->span(), worker_.deadline());
+  table.replace(memory->span());
+  take_down_samples();
 }
 
 // Each worker's own is as good as any other's: the mean is what all can go on from.
@@ -235,7 +281,7 @@ bool Gossip::read_model(Span into) const {
 
 // Who leaves after the last flush is not missing.
 std::vector<int> Gossip::missing() const {
-  if (!flushed_) return peers_->survivors.lost();
+  if (!started_ || !flushed_) return peers_->survivors.lost();
   std::vector<int> ranks;
   for (int rank = 0; rank < worker_.size(); ++rank)
     if (!peers_->survivors.contributors()[static_cast<std::size_t>(rank)]) ranks.push_back(rank);

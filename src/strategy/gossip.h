@@ -11,10 +11,10 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "fabric/survivors.h"
+#include "strategy/assembly.h"
 #include "strategy/averaging_clock.h"
 #include "strategy/exchanges.h"
 #include "strategy/gossip_plan.h"
@@ -23,7 +23,10 @@
 
 namespace skein {
 
-class Gossip final : public Strategy, private Pairing::Host, private Exchanges::Host {
+class Gossip final : public Strategy,
+                     private Pairing::Host,
+                     private Exchanges::Host,
+                     private Assembly::Host {
  public:
   Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan);
   ~Gossip() override;
@@ -37,6 +40,10 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   void gradient_ready(int) override {}
   Task<> end_step(std::int64_t samples) override;
   Task<> settle() override;
+
+  // All workers come together, however far apart they are, and go on from the mean of their models.
+  // What is written to the parameters until the next step counts. (Between other steps it does not:
+  // the model is elsewhere then.)
   Task<> flush() override;
   Task<> whole_state(OptimizerState& state) override;
   Task<> background() override;
@@ -46,7 +53,7 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   std::string summary() const override;
 
  private:
-  enum : Channel { kPairing, kModels, kUp, kDown };
+  enum : Channel { kPairing, kModels, kUp, kDown, kAssembly };
 
   // What only a worker with peers has.
   struct Peers;
@@ -56,6 +63,8 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   void agreed(int peer, bool own_proposal) override;
   void lost(int peer) override;
   void failed(int peer) override;
+  void absent(int rank) override;
+  void broke(std::exception_ptr error) override;
 
   void wake();
   Task<> come_to_rest(bool even_late_ones);
@@ -63,6 +72,9 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   Task<> wait_for_news();
   void refresh();
   void count_samples(std::int64_t samples);
+  void take_down_samples();
+  Task<> agree_on_samples();
+  void rethrow() const;
   Task<> catch_up();
   std::int64_t lag() const;
   std::vector<int> missing() const;
@@ -70,8 +82,9 @@ class Gossip final : public Strategy, private Pairing::Host, private Exchanges::
   std::shared_ptr<const GossipPlan> gossip_;
   BucketPlan plan_;
   std::unique_ptr<Peers> peers_;
-  std::optional<std::int64_t> samples_before_;  // this run: of the checkpoint it resumes
-  bool started_ = false, settled_ = true, flushed_ = false;
+  std::int64_t counted_ = 0;  // how many of the table's samples progress has in it
+  bool started_ = false, settled_ = true;
+  bool flushed_ = true;     // the arena's parameters are the model, and the same on all
   std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
   std::int64_t most_lag_ = 0;
 };

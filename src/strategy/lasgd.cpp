@@ -20,14 +20,13 @@ Lasgd::Options::Options(const std::map<std::string, std::string>& options) {
 }
 
 Lasgd::Lasgd(Worker& worker, const Options& options)
-    : LocalSteps(worker, worker.size() > 1 ? worker.arena().plane("snapshot") : Span{},
-                 options.average_momentum),
+    : LocalSteps(worker, {.warmup = options.warmup, .average_state = options.average_momentum}),
       options_(options) {}
 
 // A round never begins at the boundary at which another ends: so nothing is on its way when all
 // workers have learnt, from the same round, that the run is over.
 Task<> Lasgd::end_step(std::int64_t samples) {
-  if (worker_.size() > 1 && worker_.progress.samples < options_.warmup) {
+  if (warming_up()) {
     co_await synchronous_step(samples);
     co_return;
   }

@@ -11,7 +11,7 @@ Local::Options::Options(const std::map<std::string, std::string>& options) {
 }
 
 Local::Local(Worker& worker, const Options& options)
-    : LocalSteps(worker, worker.arena().parameters(), false), options_(options) {}
+    : LocalSteps(worker, {.pauses = true}), options_(options) {}
 
 Task<> Local::end_step(std::int64_t samples) {
   co_await local_step(samples);

@@ -9,14 +9,19 @@
 
 namespace skein {
 
-LocalSteps::LocalSteps(Worker& worker, Span snapshot, bool average_state)
+LocalSteps::LocalSteps(Worker& worker, const Options& options)
     : Strategy(worker),
+      options_(options),
       plan_(worker.arena(), Fusion::whole()),
-      snapshot_(snapshot),
-      mean_(worker.size() > 1 ? worker.arena().plane("mean") : Span{}),
-      averaged_(averaged_state(worker, average_state)),
+      snapshot_(plane(worker, "snapshot", !options.pauses)),
+      mean_(plane(worker, "mean", true)),
+      averaged_(averaged_state(worker, options.average_state)),
       round_(worker, planes(), kModels, kNotes),
       merged_at_(worker.loop().now()) {}
+
+Span LocalSteps::plane(Worker& worker, const char* name, bool wanted) {
+  return wanted && worker.size() > 1 ? worker.arena().plane(name) : Span{};
+}
 
 std::vector<LocalSteps::Averaged> LocalSteps::averaged_state(Worker& worker, bool wanted) {
   std::vector<Averaged> all;
@@ -32,7 +37,10 @@ std::vector<Span> LocalSteps::planes() const {
   return all;
 }
 
-Task<> LocalSteps::begin_step(std::int64_t) { co_return; }
+Task<> LocalSteps::begin_step(std::int64_t) {
+  in_step_ = true;
+  co_return;
+}
 
 Task<> LocalSteps::update(float gradient_scale) {
   UpdateContext context{.learning_rate = worker_.learning_rate(),
@@ -45,6 +53,7 @@ Task<> LocalSteps::update(float gradient_scale) {
 }
 
 Task<> LocalSteps::local_step(std::int64_t samples) {
+  in_step_ = false;
   settled_ = false;
   if (samples > 0) co_await update(1);
   ++steps_since_post_;
@@ -58,13 +67,17 @@ Task<> LocalSteps::local_step(std::int64_t samples) {
 }
 
 Task<> LocalSteps::synchronous_step(std::int64_t samples) {
-  const Span gradients = worker_.arena().gradients();
-  scale(gradients, static_cast<float>(samples));
-  co_await worker_.fabric().all_reduce(kModels, gradients, worker_.deadline());
-  const RoundNotes all = co_await round_.ask({.samples = samples});
+  in_step_ = false;
+  scale(worker_.arena().gradients(), static_cast<float>(samples));
+  co_await synchronous_round({.samples = samples});
+}
+
+Task<RoundNotes> LocalSteps::synchronous_round(const RoundNotes& own) {
+  round_.post(own, {worker_.arena().gradients()});
+  const RoundNotes all = co_await round_.take();
   if (all.samples > 0) co_await update(static_cast<float>(1 / static_cast<double>(all.samples)));
   worker_.progress.samples += all.samples;
-  settled_ = true;
+  co_return all;
 }
 
 bool LocalSteps::part_done() const {
@@ -73,15 +86,17 @@ bool LocalSteps::part_done() const {
 
 void LocalSteps::post(bool settling) {
   const Span model = worker_.arena().parameters();
-  if (!pauses()) copy(snapshot_, model);
+  if (!options_.pauses) copy(snapshot_, model);
   copy(mean_, model);
   for (const Averaged& each : averaged_) copy(each.mean, each.state);
-  round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0});
+  const bool carries = !settling || !settled_;
+  round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0, carries ? 1 : 0});
   steps_since_post_ = 0;
 }
 
-Task<> LocalSteps::merge() {
+Task<RoundNotes> LocalSteps::merge() {
   const RoundNotes all = co_await round_.take();
+  if (all.carries == 0) co_return all;
   const Time begin = worker_.loop().now();
   take_in_mean();
   merged_at_ = worker_.loop().now();
@@ -91,7 +106,8 @@ Task<> LocalSteps::merge() {
   if (rounds_++ > 0) consensus_ = all.figure / worker_.size();
   if (steps_since_merge_ > 0) steps_between_merges_.add(last_steps_ = steps_since_merge_);
   steps_since_merge_ = 0;
-  settled_ = pauses() || all.settling == worker_.size();
+  settled_ = options_.pauses || all.settling == worker_.size();
+  co_return all;
 }
 
 // Where no step was made since, the mean itself is the model, and not what x + (a − x) rounds to.
@@ -99,11 +115,11 @@ void LocalSteps::take_in_mean() {
   const float share = 1 / static_cast<float>(worker_.size());
   const Span model = worker_.arena().parameters();
   scale(mean_, share);
-  own_distance_ = squared_distance(snapshot_, mean_);
+  own_distance_ = squared_distance(snapshot(), mean_);
   if (steps_since_post_ == 0)
     copy(model, mean_);
   else
-    add_difference(model, mean_, snapshot_);
+    add_difference(model, mean_, snapshot());
   // No difference here: it could leave AdamW's mean of squares negative.
   for (const Averaged& each : averaged_) {
     scale(each.mean, share);
@@ -115,9 +131,16 @@ void LocalSteps::take_in_mean() {
 // with the mean itself.
 Task<> LocalSteps::flush() {
   if (worker_.size() == 1) co_return;
-  while (!settled_) {
-    if (!round_.posted()) post(true);
-    co_await merge();
+  for (bool all_here = false; !all_here;) {
+    RoundNotes all;
+    if (warming_up() && !round_.posted()) {
+      if (in_step_) refuse_flush_within_step();
+      all = co_await synchronous_round({.settling = 1, .carries = 0});
+    } else {
+      if (!round_.posted()) post(true);
+      all = co_await merge();
+    }
+    all_here = all.settling == worker_.size();
   }
 }
 

@@ -24,8 +24,8 @@ class LocalSteps : public Strategy {
   void gradient_ready(int) override {}
 
   // Merges what is on its way and averages: all models are bit-equal afterwards and all samples
-  // counted. Workers may come with different rounds on their way. Does nothing if nobody has made a
-  // step since the last time: all workers have made one, or none.
+  // counted. Workers may come with different rounds on their way, and some long before others: a
+  // worker that is here takes part in the rounds of those who still make steps.
   Task<> flush() override;
 
   // Workers come here after the same round, when nothing is on its way.
@@ -42,21 +42,31 @@ class LocalSteps : public Strategy {
  protected:
   enum : Channel { kModels, kNotes };
 
-  // `snapshot` is the plane for s, or the parameters themselves where no step is made while a round
-  // is on its way. With `average_state` the optimizer's state is averaged too, at the price of one
-  // more plane for each of its vectors; the mean then takes the place of what each worker had.
-  LocalSteps(Worker& worker, Span snapshot, bool average_state);
+  struct Options {
+    bool pauses = false;         // no step is made while a round is on its way
+    std::int64_t warmup = 0;     // the first so many samples by synchronous SGD
+    bool average_state = false;  // the optimizer's state too, at the price of one more plane for
+                                 // each of its vectors; the mean takes the place of what each had
+  };
+
+  // Without pauses it takes a plane for s besides the one for a.
+  LocalSteps(Worker& worker, const Options& options);
+
+  // Whether steps are still synchronous: the same on all workers after the same round.
+  bool warming_up() const {
+    return worker_.size() > 1 && worker_.progress.samples < options_.warmup;
+  }
+
+  // One step of synchronous SGD: the same update, from everybody's gradients, on all workers.
+  // Requires that nothing is on its way.
+  Task<> synchronous_step(std::int64_t samples);
 
   // This worker's update from its own gradients. Alone it counts the samples too.
   Task<> local_step(std::int64_t samples);
 
-  // One step of synchronous SGD: the same update, from everybody's gradients, on all workers.
-  // Requires equal models and nothing on its way.
-  Task<> synchronous_step(std::int64_t samples);
-
   // Sends the model on its way; and takes the mean in.
   void post(bool settling = false);
-  Task<> merge();
+  Task<RoundNotes> merge();
 
   // Whether this worker has done its part of a whole run since it last heard of the others: then it
   // is time, however long the period.
@@ -72,21 +82,25 @@ class LocalSteps : public Strategy {
     Span state, mean;
   };
 
-  bool pauses() const { return snapshot_.data == worker_.arena().parameters().data; }
+  static Span plane(Worker& worker, const char* name, bool wanted);
   static std::vector<Averaged> averaged_state(Worker& worker, bool wanted);
   std::vector<Span> planes() const;
   Task<> update(float gradient_scale);
+  Task<RoundNotes> synchronous_round(const RoundNotes& own);
   void take_in_mean();
+  Span snapshot() const { return options_.pauses ? worker_.arena().parameters() : snapshot_; }
 
+  Options options_;
   BucketPlan plan_;
-  Span snapshot_;  // s
+  Span snapshot_;  // s, where it is not the parameters themselves
   Span mean_;      // a
   std::vector<Averaged> averaged_;
   Round round_;
   std::int64_t samples_ = 0;  // of this worker, not sent yet
   std::int64_t steps_since_post_ = 0, steps_since_merge_ = 0;
   Time merged_at_;
-  bool settled_ = false;  // replicas are equal, and all samples counted
+  bool in_step_ = false;  // the gradients are those of a step that has not ended
+  bool settled_ = true;   // this worker has nothing that the others do not have
 
   std::int64_t rounds_ = 0;
   Histogram steps_between_merges_;

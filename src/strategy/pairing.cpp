@@ -95,6 +95,10 @@ Task<> Pairing::listen(Neighbour& from) {
     }
   } catch (const IoError&) {
     lose(from);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    host_.broke(std::current_exception());
   }
 }
 
@@ -114,6 +118,10 @@ Task<> Pairing::speak(Neighbour& to) {
     }
   } catch (const IoError&) {
     lose(to);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    host_.broke(std::current_exception());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
@@ -32,6 +33,8 @@ class Pairing {
     // An exchange has been agreed on: `peer` begins it too. Even if this worker is not free.
     virtual void agreed(int peer, bool own_proposal) = 0;
     virtual void lost(int peer) = 0;
+    // A job ended by an error that is no lost peer's.
+    virtual void broke(std::exception_ptr error) = 0;
   };
 
   struct Counts {

@@ -12,20 +12,25 @@ namespace skein {
 
 // What each worker adds to a round.
 struct RoundNotes {
-  std::int64_t samples = 0;
-  double figure = 0;  // whatever the strategy wants to know the mean of; float32 on the wire
-  int settling = 0;   // 1 from a worker that makes no step before this round has ended
+  std::int64_t samples = 0;  // all of a round together: below 2^48, and counted exactly
+  double figure = 0;         // whatever the strategy wants to know the mean of; float32 on the wire
+  int settling = 0;  // 1 from a worker in flush(): it makes no step before this round has ended
+  int carries = 1;   // 0 from a worker that has nothing new for the others
 };
 
-// One at a time. All workers post the same rounds in the same order.
+// One at a time. All workers post the same rounds in the same order. The values of a round to which
+// nobody has anything new to add are not sent at all; a worker that has nothing new waits to hear
+// whether others have, and then adds what it has.
 class Round {
  public:
   // `values` are summed in place.
   Round(Worker& worker, std::vector<Span> values, Channel values_channel, Channel notes_channel);
 
-  // Sends this worker's values and notes on their way. Requires that nothing is posted; nobody
-  // touches the values until the round was taken.
-  void post(const RoundNotes& own);
+  // Sends this worker's values and notes on their way; `values` may stand in for those of the
+  // constructor. Requires that nothing is posted; nobody touches the values until the round was
+  // taken.
+  void post(const RoundNotes& own) { post(own, values_); }
+  void post(const RoundNotes& own, const std::vector<Span>& values);
   bool posted() const { return sending_.valid(); }
 
   // Whether a posted round has ended, well or not.
@@ -35,15 +40,13 @@ class Round {
   // wants to stop. Throws IoError if the round failed.
   Task<RoundNotes> take();
 
-  // Everybody's notes added up, without a round. Requires that nothing is posted.
-  Task<RoundNotes> ask(const RoundNotes& own);
-
  private:
-  enum Column : std::size_t { kLow, kHigh, kFigure, kSettling, kStop, kColumns };
+  enum Column : std::size_t { kLow, kMiddle, kHigh, kFigure, kSettling, kCarries, kStop, kColumns };
 
   void write(const RoundNotes& own);
-  RoundNotes read();
-  Task<> send();
+  RoundNotes read() const;
+  Task<> send(bool carries, std::vector<Span> values);
+  std::vector<Task<>> sums(const std::vector<Span>& values);
 
   Worker& worker_;
   std::vector<Span> values_;

@@ -28,6 +28,26 @@ class SampleTable {
     row[0] = stop ? 1 : 0;
     for (std::size_t i = 0; i < counts_.size(); ++i) put_count(row.at(place(i)), counts_[i]);
   }
+
+  // The same with those ranks alone for whom `wanted(rank)` holds, and 0 for the others: rows of
+  // which each has other ranks may be added up.
+  template <typename Wanted>
+  void write_part(Span row, Wanted wanted) const {
+    row[0] = stop ? 1 : 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i)
+      put_count(row.at(place(i)), wanted(static_cast<int>(i)) ? counts_[i] : 0);
+  }
+
+  // Takes over all that the row has, more or less.
+  void replace(Span row) {
+    stop = row[0] > 0;
+    sum_ = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      if (const std::int64_t agreed = get_count(row.at(place(i))); agreed > 0) counts_[i] = agreed;
+      sum_ += counts_[i];
+    }
+  }
+
   void merge(Span row) {
     stop = stop || row[0] > 0;
     for (std::size_t i = 0; i < counts_.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include "kernels/kernels.h"
 #include "schedule/shares.h"
+#include "skein/error.h"
 
 namespace skein {
 
@@ -17,6 +18,12 @@ nlohmann::json Strategy::step_figures() const { return nlohmann::json::object();
 Task<> Strategy::expect(std::int64_t) { co_return; }
 Task<> Strategy::need(int) { co_return; }
 Task<> Strategy::flush() { co_return; }
+void Strategy::refuse_flush_within_step() {
+  throw ConfigError(
+      "flush() came between backward() and step(): call it, and save(), after step(), when the "
+      "gradients have been used");
+}
+
 Task<> Strategy::settle() { co_await flush(); }
 Task<> Strategy::background() { co_return; }
 

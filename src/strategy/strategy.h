@@ -76,7 +76,10 @@ class Strategy {
   virtual Task<> end_step(std::int64_t samples) = 0;
 
   // Leaves the model that should be evaluated or saved: every update applied, replicas equal, full
-  // precision.
+  // precision, and progress the same on all workers. It says that this worker makes no more steps
+  // until all have come here, and ends on all when they have: what others do meanwhile goes on with
+  // nothing from this worker, as if it called end_step(0). So workers may come after different
+  // numbers of steps. Between steps; training may go on afterwards.
   virtual Task<> flush();
 
   // Ends what is on its way and leaves this worker's own model, which may differ from the others'
@@ -124,6 +127,9 @@ class Strategy {
   virtual std::string summary() const { return ""; }
 
  protected:
+  // For a strategy that would mistake the gradients of the step under way.
+  [[noreturn]] static void refuse_flush_within_step();
+
   Worker& worker_;
 };
 

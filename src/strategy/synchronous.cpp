@@ -50,7 +50,8 @@ std::vector<std::int64_t> Synchronous::split(std::int64_t samples) {
   auto fresh = proportional_shares(samples, speeds);
   std::int64_t last = 0;
   for (const std::int64_t share : shares_) last += share;
-  if (last != samples || longest(fresh, speeds) < kWorthwhile * longest(shares_, speeds))
+  if (shares_.empty() || last != samples ||
+      longest(fresh, speeds) < kWorthwhile * longest(shares_, speeds))
     shares_ = std::move(fresh);
   return shares_;
 }
@@ -59,6 +60,7 @@ Task<> Synchronous::begin_step(std::int64_t samples) {
   next_ = 0;
   ready_.assign(static_cast<std::size_t>(plan_.count()), false);
   sums_.clear();
+  in_step_ = true;
   sending_ = samples != kUnknown && options_.overlap;
   if (samples != kUnknown) table_.start(samples);
   co_return;
@@ -79,17 +81,43 @@ Task<> Synchronous::weigh_and_sum(int bucket) {
   if (worker_.size() > 1) co_await sum(bucket);
 }
 
-Task<UpdateContext> Synchronous::end_backward(std::int64_t samples) {
-  if (!table_.started()) table_.start(samples);
-  table_.record(samples);
+void Synchronous::sum_all_buckets() {
   ready_.assign(ready_.size(), true);
   sum_ready_buckets();
-  UpdateContext context{.learning_rate = worker_.learning_rate(),
-                        .step = worker_.progress.steps + 1};
+}
+
+// Of the step that is under way; the table of the step moves progress on.
+UpdateContext Synchronous::next_update() const {
+  return {.learning_rate = worker_.learning_rate(), .step = worker_.progress.steps + 1};
+}
+
+Task<> Synchronous::end_step(std::int64_t samples) {
+  if (!table_.started()) table_.start(samples);
+  table_.record(samples);
+  sum_all_buckets();
+  in_step_ = false;
+  UpdateContext context = next_update();
   co_await table_.finish();
-  context.gradient_scale =
-      static_cast<float>(table_.total_weight() > 0 ? 1 / table_.total_weight() : 0);
-  co_return context;
+  context.gradient_scale = table_.gradient_scale();
+  co_await apply(context);
+}
+
+// While others make steps this worker has no samples in them. It hears of a step before it sends
+// anything, so nothing but the table travels when all are here. In the middle of a step nobody can
+// be waited for: the table belongs to the step.
+Task<> Synchronous::flush() {
+  while (worker_.size() > 1 && !in_step_) {
+    UpdateContext context = next_update();
+    table_.start(0, true);
+    co_await table_.finish();
+    if (table_.all_wait()) co_return;
+    co_await begin_step(kUnknown);
+    in_step_ = false;
+    fill(worker_.arena().gradients(), 0);
+    sum_all_buckets();
+    context.gradient_scale = table_.gradient_scale();
+    co_await apply(context);
+  }
 }
 
 void Synchronous::trace_turn(Lane lane, int bucket, Time begin, Time& free) {

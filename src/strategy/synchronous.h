@@ -34,6 +34,10 @@ class Synchronous : public Strategy {
   Task<> begin_step(std::int64_t samples) override;
   bool sends_in_backward() const override { return options_.overlap && worker_.size() > 1; }
   void gradient_ready(int bucket) override;
+  Task<> end_step(std::int64_t samples) final;
+
+  // Checks that the last step was announced rightly, too.
+  Task<> flush() override;
   bool wants_order_of_reads() const override { return options_.reorder && worker_.size() > 1; }
   void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }
 
@@ -43,9 +47,9 @@ class Synchronous : public Strategy {
   // Sums the bucket's gradients, weighted already, over all workers: into what update() needs.
   virtual Task<> sum(int bucket) = 0;
 
-  // Backward has ended. Starts the sums that have not been, waits until the workers know each
-  // other's samples, and says how the sums are to be applied. Clipping is the caller's.
-  Task<UpdateContext> end_backward(std::int64_t samples);
+  // Backward has ended, and all sums have been started: applies them, as `context` says, when they
+  // are there. Clipping is not in it yet.
+  virtual Task<> apply(UpdateContext context) = 0;
 
   // Waits for the sum of one bucket, and for all.
   Task<> summed(int bucket) const;
@@ -66,12 +70,15 @@ class Synchronous : public Strategy {
   std::int64_t told() const { return table_.told(); }
 
  private:
+  UpdateContext next_update() const;
+  void sum_all_buckets();
   void sum_ready_buckets();
   Task<> weigh_and_sum(int bucket);
 
   Options options_;
   BucketPlan plan_;
   StepTable table_;
+  bool in_step_ = false;
   bool sending_ = false;  // this step's weight is known
   int next_ = 0;          // the bucket to be summed next
   std::vector<bool> ready_;

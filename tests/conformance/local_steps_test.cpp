@@ -138,6 +138,24 @@ TEST_P(AbsOn, WaitForOthersWhenTheyHaveNoData) {
   });
 }
 
+// Rounds that were made before the run was interrupted count.
+TEST_P(AbsOn, DoNotWarmUpAgainWhenTheyResume) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (const std::int64_t rounds_before : {0, 2, 3}) {
+      Runner runner(fabric, "abs", {{"warmup_rounds", "3"}});
+      runner.worker.progress.steps = rounds_before;
+      int waited = 0;  // rounds that were applied in the step that began them
+      for (int i = 0; i < 5; ++i) {
+        const std::int64_t before = runner.worker.progress.steps;
+        co_await runner.step();
+        waited += runner.worker.progress.steps == before + 1 && waited == i ? 1 : 0;
+      }
+      if (waited != 3 - rounds_before) throw Error(std::to_string(waited) + " without delay");
+      co_await runner.strategy->flush();
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, AbsOn,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3),
                                           testing::Values("abs")),

@@ -233,6 +233,80 @@ TEST_P(StrategiesOfPeers, RefusesSharesThatDifferFromThoseAnnounced) {
         << outcome.error << " signal " << outcome.signal;
 }
 
+// A forgotten expect() in the last step of all is found by flush(), and the rank that forgot it is
+// named, whichever it is; those that kept their word are not.
+TEST_P(StrategiesOfPeers, FlushChecksTheLastStep) {
+  for (const int culprit : {0, 1}) {
+    const auto outcomes =
+        std::get<0>(GetParam()).run(size(), [culprit, name = strategy()](Fabric& fabric) -> Task<> {
+          Rank rank(fabric, name, {});
+          co_await rank.step(8, 8, 1);
+          co_await rank.step(8, fabric.rank() == culprit ? 3 : 8, 2);
+          co_await rank.strategy->flush();
+        });
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_NE(
+          outcome.error.find("step 2: rank " + std::to_string(culprit) +
+                             " was expected to compute 8 samples and computed 3: the average"),
+          std::string::npos)
+          << outcome.error << " signal " << outcome.signal;
+      EXPECT_FALSE(outcome.io_error);
+    }
+  }
+}
+
+// Shares that all came out half as large were weighted rightly; flush() counts them.
+TEST_P(StrategiesOfPeers, FlushCountsTheLastStepAsItWasComputed) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {});
+    co_await rank.step(8, 8, 1);
+    co_await rank.step(8, 4, 2);
+    co_await rank.strategy->flush();
+    if (rank.worker.progress.samples != 12 * fabric.size()) throw Error("wrong global samples");
+    co_await rank.step(4, 4, 3);
+    co_await rank.strategy->flush();
+    if (rank.worker.progress.samples != 16 * fabric.size()) throw Error("counted twice");
+  });
+}
+
+// Gradients that were announced to be none have weight 0: the step would be lost.
+TEST_P(Strategies, RefusesSamplesWhereNoneWereAnnounced) {
+  const auto outcomes =
+      std::get<0>(GetParam()).run(size(), [name = strategy()](Fabric& fabric) -> Task<> {
+        Rank rank(fabric, name, {});
+        co_await rank.step(8, 8, 1);
+        co_await rank.step(0, 5, 2);
+        co_await rank.strategy->flush();
+      });
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.error.find("rank 0 was expected to compute 0 samples and computed 5"),
+              std::string::npos)
+        << outcome.error;
+}
+
+// Whoever has no steps left waits in flush(), which counts as steps without samples.
+TEST_P(StrategiesOfPeers, WaitingInFlushIsAStepWithoutSamples) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    const StrategyOptions options{{"fusion", "64KB"}};
+    const int last = fabric.size() - 1;
+    Rank waits(fabric, name, options, 1.5);
+    for (int step = 1; step <= 6; ++step)
+      if (step <= 2 || fabric.rank() != last) co_await waits.step(4, 4, step);
+    co_await waits.strategy->flush();
+    Rank steps(fabric, name, options, 1.5);
+    for (int step = 1; step <= 6; ++step) {
+      const std::int64_t samples = step <= 2 || fabric.rank() != last ? 4 : 0;
+      co_await steps.step(samples, samples, step);
+    }
+    co_await steps.strategy->flush();
+    if (!std::ranges::equal(waits.arena.parameters(), steps.arena.parameters()))
+      throw Error("not the same bits");
+    if (waits.worker.progress.samples != steps.worker.progress.samples ||
+        waits.worker.progress.steps != 6)
+      throw Error("not the same progress");
+  });
+}
+
 TEST_P(Strategies, StopsEverywhereAfterTheSameStep) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Rank rank(fabric, name, {});
@@ -260,6 +334,18 @@ TEST_P(Strategies, BalanceGivesSharesInProportionToSpeed) {
         throw Error("share " + std::to_string(own));
       co_await rank.step(own, own, step);
     }
+  });
+}
+
+// A driver asks for the shares of what is left when nothing is.
+TEST_P(Strategies, BalanceGivesNobodyAnythingOfNothing) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"balance", "true"}});
+    rank.worker.meters.seconds_per_sample = 0.01;
+    co_await rank.step(8, 8, 1);
+    const auto shares = rank.strategy->split(0);
+    if (shares != std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 0))
+      throw Error("not a share for each");
   });
 }
 

@@ -1,0 +1,144 @@
+// Runs of millions and billions of samples in virtual time: what all workers count is exact, and
+// each mark comes once.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/trace.h"
+#include "optimize/sgd.h"
+#include "schedule/exact.h"
+#include "schedule/marks.h"
+#include "sim/sim_fabric.h"
+#include "sim/testbed.h"
+#include "strategy/registry.h"
+
+namespace skein::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kWorkers = 3;
+constexpr Channel kOther = 15;
+
+// One worker, as a trainer drives it.
+struct Trainee {
+  Trainee(Fabric& fabric, const std::string& name)
+      : arena({{"a", 16}}, [&](std::size_t count) { return fabric.allocate(count); }),
+        optimizer(arena.size(), SgdOptions{}),
+        worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, 60s, 0, 7),
+        strategy(make_strategy(name, {}, worker)),
+        background(fabric.loop().spawn_background(strategy->background())) {}
+
+  std::int64_t done() const { return worker.progress.samples; }
+
+  // Samples of another number in each step, so that no count is a round one.
+  Task<> step(std::int64_t batch) {
+    const std::int64_t samples = batch + (steps * 7919 + worker.rank() * 104729) % (batch / 8);
+    co_await strategy->expect(samples);
+    const Duration time = (3 + worker.rank()) * 1ms;
+    co_await worker.loop().sleep_for(time);
+    co_await strategy->begin_step(samples);
+    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
+      strategy->gradient_ready(bucket);
+    worker.meters.computed(time, samples);
+    co_await strategy->end_step(samples);
+    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
+      co_await strategy->need(bucket);
+    own += samples;
+    ++steps;
+  }
+
+  // The sum over all workers, exact.
+  Task<std::int64_t> sum(std::int64_t value) {
+    const auto memory = allocate_on_heap(kWorkers * kExactParts);
+    put_exact(memory->span().at(exact_place(worker.rank())), static_cast<double>(value));
+    co_await worker.fabric().all_reduce_small(kOther, memory->span(), kNever);
+    double total = 0;
+    for (int rank = 0; rank < kWorkers; ++rank)
+      total += get_exact(memory->span().at(exact_place(rank)));
+    co_return static_cast<std::int64_t>(total);
+  }
+
+  // Where workers count for themselves they agree on the mean.
+  Task<std::int64_t> agreed() {
+    const std::int64_t all = co_await sum(done());
+    co_return all / kWorkers;
+  }
+
+  NoTrace trace;
+  Arena arena;
+  Sgd optimizer;
+  Worker worker;
+  std::unique_ptr<Strategy> strategy;
+  ScopedJob background;
+  std::int64_t steps = 0, own = 0;
+};
+
+struct Run {
+  std::int64_t budget, batch, every;
+  std::vector<std::vector<std::int64_t>> marks{kWorkers};  // as each worker came to them
+  std::vector<std::int64_t> counted = std::vector<std::int64_t>(kWorkers);
+  std::vector<std::int64_t> computed = std::vector<std::int64_t>(kWorkers);
+};
+
+Task<> train(Fabric& fabric, const std::string& name, Run& run) {
+  Trainee trainee(fabric, name);
+  const auto rank = static_cast<std::size_t>(fabric.rank());
+  Marks marks(run.every, 0);
+  while (trainee.done() < run.budget) {
+    co_await trainee.step(run.batch);
+    while (marks.due(trainee.done())) {
+      run.marks[rank].push_back(marks.next());
+      co_await trainee.strategy->settle();
+      const std::int64_t agreed = co_await trainee.agreed();
+      marks.pass(agreed);
+    }
+  }
+  co_await trainee.strategy->flush();
+  run.counted[rank] = trainee.done();
+  run.computed[rank] = trainee.own;
+}
+
+Run run_to(const std::string& name, std::int64_t budget, std::int64_t batch, std::int64_t every) {
+  Run run{budget, batch, every};
+  Cluster cluster(kWorkers, plain_network(kByteAtNanosecond, 10us), 1);
+  std::vector<Job> jobs;
+  for (int rank = 0; rank < kWorkers; ++rank)
+    jobs.push_back(cluster.spawn(rank, train(cluster.fabric(rank), name, run)));
+  run_until_idle(cluster);
+  for (const Job& job : jobs) {
+    EXPECT_TRUE(job.done()) << "a worker hangs";
+    if (job.done()) job.rethrow();
+  }
+  return run;
+}
+
+class LargeCounts : public testing::TestWithParam<std::string> {};
+
+void expect_exact(const Run& run) {
+  const std::int64_t all =
+      std::accumulate(run.computed.begin(), run.computed.end(), std::int64_t{0});
+  EXPECT_GE(all, run.budget);
+  for (const std::int64_t counted : run.counted) EXPECT_EQ(counted, all);
+}
+
+TEST_P(LargeCounts, EachMarkOfFiftyMillionSamplesComesOnceAndAllAreCounted) {
+  constexpr std::int64_t kBudget = 50'000'000, kEvery = 1'000'007;
+  const Run run = run_to(GetParam(), kBudget, 5'001, kEvery);
+  expect_exact(run);
+  std::vector<std::int64_t> expected;
+  for (std::int64_t mark = kEvery; mark <= kBudget; mark += kEvery) expected.push_back(mark);
+  for (const auto& marks : run.marks) EXPECT_EQ(marks, expected);
+}
+
+// Steps of more than a float can count, and totals of more than 32 bits can.
+TEST_P(LargeCounts, BillionsAreExactInSmallStepsAndInHugeOnes) {
+  expect_exact(run_to(GetParam(), 5'000'000'000, 1'000'003, 700'000'001));
+  expect_exact(run_to(GetParam(), 5'000'000'000, 33'554'435, 1'000'000'007));
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, LargeCounts, testing::ValuesIn(strategy_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace skein::sim
