@@ -59,8 +59,9 @@ class Distributed {
   // All workers set it at the same place, and it must decide the same on all workers that share the
   // gradient: from what it is shown, or from what all know. It may use the world, as all workers
   // call it together under strategies in lockstep; not this object. What it throws comes out of
-  // step() (or flush(), under `abs`); then no further step can be made. The destructor does not
-  // call it. An empty function ends it. OptimizerSpec::clip() limits what it leaves.
+  // step() (or flush()); then no further step can be made. What it refers to must outlive this
+  // object, whose destructor may make the last update. An empty function ends it.
+  // OptimizerSpec::clip() limits what it leaves.
   void before_update(std::function<void(AveragedGradients&)> change);
 
   // Whether all workers together have trained on that many samples: the end of a loop for any

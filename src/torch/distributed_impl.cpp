@@ -106,7 +106,6 @@ Distributed::Impl::~Impl() {
 void Distributed::Impl::flush_last_step() noexcept {
   if (std::uncaught_exceptions() > 0 || !broken_.empty()) return;
   try {
-    before_update(nullptr);  // what it refers to may be gone
     flush();
   } catch (...) {  // a lost peer: there is no newer model than this
   }
