@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,8 +44,16 @@ class World {
   void barrier();
 
   // Every worker's `values`, added up; the same bits on every worker. All pass the same number. For
-  // figures such as losses and counts: exact for integers below 2^24 times the number of workers.
+  // figures such as losses and counts: the values travel whole and are added as doubles, in the
+  // order of ranks, so that whole numbers are exact as long as the sum is below 2^53.
   std::vector<double> sum(const std::vector<double>& values);
+
+  // The same for whole numbers of 64 bits: exact.
+  std::vector<std::int64_t> sum_integers(const std::vector<std::int64_t>& values);
+
+  // Every worker's `values`, by rank, bit for bit. All pass the same number. Where losses are
+  // tolerated (gossip strategies), a worker that is gone has none.
+  std::vector<std::vector<double>> gather(const std::vector<double>& values);
 
   // Tells the other workers why this one is about to end; they get IoError with this text.
   void fail(const std::string& reason);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "kernels/kernels.h"
 #include "runtime/world_impl.h"
+#include "schedule/exact.h"
 
 namespace skein {
 namespace {
@@ -95,6 +97,27 @@ void World::Impl::mean(Span values) {
   if (count > 1) scale(values, 1 / static_cast<float>(count));
 }
 
+// Everyone fills a row of its own in a table of zeros, so a sum of tables loses no bit, in whatever
+// order a fabric adds.
+std::vector<std::vector<std::uint64_t>> World::Impl::gather(
+    const std::vector<std::uint64_t>& words) {
+  const auto ranks = static_cast<std::size_t>(fabric_->size());
+  const std::size_t row = kExactParts * words.size();
+  const auto memory = allocate_on_heap(row * ranks + 1);  // a barrier has no words
+  const Span table = memory->span();
+  const auto place = [&](std::size_t rank, std::size_t i) {
+    return table.at({row * rank + kExactParts * i, kExactParts});
+  };
+  for (std::size_t i = 0; i < words.size(); ++i)
+    put_bits(place(static_cast<std::size_t>(fabric_->rank()), i), words[i]);
+  sum_small(table);
+  std::vector<std::vector<std::uint64_t>> rows(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; present_[rank] && i < words.size(); ++i)
+      rows[rank].push_back(get_bits(place(rank, i)));
+  return rows;
+}
+
 int World::Impl::leader() const {
   check_company();
   return static_cast<int>(std::find(present_.begin(), present_.end(), true) - present_.begin());
@@ -107,6 +130,17 @@ void World::Impl::write_once(const std::function<void()>& write) {
     sum({});
   }
 }
+
+namespace {
+
+template <typename Number>
+std::vector<std::uint64_t> words_of(const std::vector<Number>& numbers) {
+  std::vector<std::uint64_t> words;
+  for (const Number number : numbers) words.push_back(std::bit_cast<std::uint64_t>(number));
+  return words;
+}
+
+}  // namespace
 
 World World::join(const JoinOptions& options) {
   return World(std::make_shared<Impl>(options, detect(process_environment).value_or(Placement{})));
@@ -123,22 +157,27 @@ std::string World::fabric() const { return impl_->fabric().name(); }
 
 void World::barrier() { sum({}); }
 
-std::vector<double> World::sum(const std::vector<double>& values) {
-  // A double travels as three floats, which together hold all its bits; each is summed by itself.
-  const auto memory = allocate_on_heap(3 * values.size() + 1);
-  const Span parts = memory->span();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    double rest = values[i];
-    for (std::size_t k = 0; k < 3; ++k) {
-      parts[3 * i + k] = static_cast<float>(rest);
-      rest -= static_cast<double>(parts[3 * i + k]);
-    }
+std::vector<std::vector<double>> World::gather(const std::vector<double>& values) {
+  std::vector<std::vector<double>> rows;
+  for (const auto& words : impl_->gather(words_of(values))) {
+    rows.emplace_back();
+    for (const std::uint64_t word : words) rows.back().push_back(std::bit_cast<double>(word));
   }
-  impl_->sum_small(parts);
+  return rows;
+}
+
+std::vector<double> World::sum(const std::vector<double>& values) {
   std::vector<double> sums(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    for (std::size_t k = 3; k-- > 0;) sums[i] += static_cast<double>(parts[3 * i + k]);
+  for (const auto& words : impl_->gather(words_of(values)))
+    for (std::size_t i = 0; i < words.size(); ++i) sums[i] += std::bit_cast<double>(words[i]);
   return sums;
+}
+
+std::vector<std::int64_t> World::sum_integers(const std::vector<std::int64_t>& values) {
+  std::vector<std::uint64_t> sums(values.size());  // unsigned: too large a sum wraps
+  for (const auto& words : impl_->gather(words_of(values)))
+    for (std::size_t i = 0; i < words.size(); ++i) sums[i] += words[i];
+  return {sums.begin(), sums.end()};
 }
 
 void World::fail(const std::string& reason) { impl_->fail(reason, -1); }

@@ -1,6 +1,7 @@
 // The inside of a World, for the layers above it.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -41,6 +42,10 @@ class World::Impl final : public WaitObserver {
   void sum(Span values);
   void mean(Span values);
   void sum_small(Span values);  // where latency is all that counts
+
+  // Every worker's `words`, by rank, bit for bit; none of a worker that took no part. All pass the
+  // same number.
+  std::vector<std::vector<std::uint64_t>> gather(const std::vector<std::uint64_t>& words);
 
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
   const std::vector<bool>& present() const { return present_; }

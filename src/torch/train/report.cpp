@@ -14,36 +14,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every worker's row of figures.
-std::vector<std::vector<double>> gather(World& world, const std::vector<double>& own) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> all(own.size() * ranks);
-  std::copy(own.begin(), own.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(own.size()) * world.rank());
-  all = world.sum(all);
-  std::vector<std::vector<double>> rows;
-  for (std::size_t r = 0; r < ranks; ++r)
-    rows.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(r * own.size()),
-                      all.begin() + static_cast<std::ptrdiff_t>((r + 1) * own.size()));
-  return rows;
-}
-
-// Every worker's text.
+// Every worker's text; nothing of one that is lost.
 std::vector<std::string> gather_text(World& world, const std::string& own) {
-  std::vector<double> lengths(static_cast<std::size_t>(world.size()));
-  lengths[static_cast<std::size_t>(world.rank())] = static_cast<double>(own.size());
-  lengths = world.sum(lengths);
-  const double longest = *std::max_element(lengths.begin(), lengths.end());
+  const auto lengths = world.gather({static_cast<double>(own.size())});
+  double longest = 0;
+  for (const auto& length : lengths)
+    if (!length.empty()) longest = std::max(longest, length.front());
   std::vector<double> letters(own.begin(), own.end());
   letters.resize(static_cast<std::size_t>(longest));
-  const auto rows = gather(world, letters);
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const auto length = static_cast<std::ptrdiff_t>(lengths[r]);
+  for (const auto& row : world.gather(letters)) {
     std::string text;
-    std::transform(rows[r].begin(), rows[r].begin() + length, std::back_inserter(text),
-                   [](double letter) { return static_cast<char>(letter); });
-    texts.push_back(std::move(text));
+    for (const double letter : row) text += static_cast<char>(letter);
+    texts.push_back(text.substr(0, text.find('\0')));
   }
   return texts;
 }
@@ -55,10 +38,10 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
-  const auto rows = gather(
-      world, {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
-              seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
-              static_cast<double>(figures.bytes_sent), training});
+  const auto rows = world.gather(
+      {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
+       seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
+       static_cast<double>(figures.bytes_sent), training});
   const auto strategies = gather_text(world, strategy.dump());
   Json workers = Json::array();
   double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0;
