@@ -65,8 +65,9 @@ Share own_share(World& world, std::int64_t samples) {
 
 }  // namespace
 
-Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
-                    const std::function<std::vector<NamedTensor>()>& buffers) {
+std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+                                   const std::function<std::vector<NamedTensor>()>& buffers,
+                                   const std::function<bool()>& stop) {
   World& world = run.world();
   world.impl().board().set_phase(Phase::evaluating);
   run.settle();
@@ -77,8 +78,12 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
   const Share share = own_share(world, test.size());
   std::int64_t next = share.begin;
   const std::int64_t end = share.begin + share.count;
-  double loss = 0, correct = 0, predictions = 0;
+  double loss = 0, correct = 0, predictions = 0, stopped = 0;
   while (next < end) {
+    if (stop()) {
+      stopped = 1;
+      break;
+    }
     std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
     std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
     next += std::ssize(indices);
@@ -91,8 +96,9 @@ Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
   }
   model.train();
   run.after_flush();
-  const auto sums = world.sum({loss, correct, predictions});
-  return {sums[0] / sums[2], sums[1] / sums[2]};
+  const auto sums = world.sum({loss, correct, predictions, stopped});
+  if (sums[3] > 0) return {};
+  return Evaluation{sums[0] / sums[2], sums[1] / sums[2]};
 }
 
 }  // namespace skein

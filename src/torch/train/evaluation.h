@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "data/dataset.h"
@@ -18,8 +19,10 @@ struct Evaluation {
 // Of the model as it should be saved, on `test`, shared among the workers; every worker gets the
 // same result. Training goes on afterwards as if nothing had happened: where workers have models of
 // their own these are averaged for the evaluation only, and `buffers` gives the batch-norm
-// statistics, the same on all workers, for it.
-Evaluation evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
-                    const std::function<std::vector<NamedTensor>()>& buffers);
+// statistics, the same on all workers, for it. `stop` is asked before every batch: if it says yes
+// on any worker, that one computes no more and all of them get nothing.
+std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+                                   const std::function<std::vector<NamedTensor>()>& buffers,
+                                   const std::function<bool()>& stop);
 
 }  // namespace skein

@@ -180,30 +180,26 @@ Trainer::Part Trainer::own_part(const Step& step) {
   return part;
 }
 
-// The first multiple of `every` beyond `samples`, or never.
-std::int64_t Trainer::mark_after(std::int64_t every, std::int64_t samples) {
-  return every > 0 ? (samples / every + 1) * every : std::numeric_limits<std::int64_t>::max();
-}
-
 // Workers that count for themselves may be a step apart: what all take down is the mean.
 std::int64_t Trainer::agreed_samples() {
   if (run_->impl().strategy().equal_replicas()) return done();
-  const auto sums = world_.sum({static_cast<double>(done()), 1});
-  return static_cast<std::int64_t>(sums[0] / sums[1]);
+  const auto sums = world_.sum_integers({done(), 1});
+  return sums[0] / sums[1];
 }
 
 // What is due, in the order of the marks: the same on all workers, who come to them one by one.
 // Returns whether the target was reached.
 bool Trainer::evaluate_and_save() {
   bool reached = false;
-  while (done() >= std::min(next_evaluation_, next_checkpoint_)) {
-    if (next_evaluation_ <= next_checkpoint_) {
-      evaluate_now();
-      next_evaluation_ = mark_after(eval_every_, agreed_samples());
-      reached |= options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
+  while (evaluations_.due(done()) || checkpoints_.due(done())) {
+    if (evaluations_.next() <= checkpoints_.next()) {
+      const bool whole = evaluate_now(stop_requested);
+      evaluations_.pass(agreed_samples());
+      reached |=
+          whole && options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
     } else {
       checkpoint_now();
-      next_checkpoint_ = mark_after(options_.checkpoint_every, saved_at_);
+      checkpoints_.pass(saved_at_);
     }
   }
   return reached;
@@ -218,8 +214,8 @@ void Trainer::run() {
   }
   Worker& worker = run_->impl().worker();
   next_ = next_step(done());
-  next_evaluation_ = mark_after(eval_every_, done());
-  next_checkpoint_ = mark_after(options_.checkpoint_every, done());
+  evaluations_ = Marks(eval_every_, done());
+  checkpoints_ = Marks(options_.checkpoint_every, done());
   bool reached = false;
   Duration last_update{};  // in training time
   while (done() < budget_ && !worker.all_stop && !reached) {
@@ -231,7 +227,9 @@ void Trainer::run() {
     const Step step = std::move(next_);
     next_ = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
     step_name_ = step.block < 0 ? "" : fmt::format(" {}", step.block);
-    train_step(own_part(step), own_part(next_));
+    const Part part = own_part(step);
+    const Part upcoming = own_part(next_);
+    train_step(part, upcoming);
     position_ = step.after;
     figures_.training += now() - begin;
     if (run_->steps() > steps) {
@@ -249,7 +247,7 @@ void Trainer::run() {
   run_->flush();
   figures_.flush = now() - flushing;
   const bool apart = !run_->impl().strategy().equal_replicas();
-  if (apart || evaluated_at_ != done()) evaluate_now();
+  if (apart || evaluated_at_ != done()) evaluate_now([] { return false; });
   if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
   if (queue_) queue_->close();
   report();
@@ -335,11 +333,14 @@ void Trainer::save_model() {
       [&] { write_safetensors(options_.out + "/model.safetensors", tensors); });
 }
 
-void Trainer::evaluate_now() {
+bool Trainer::evaluate_now(const std::function<bool()>& stop) {
   const Time begin = now();
-  evaluation_ = evaluate(run_->impl(), *model_, *data_.test, [this] { return buffers_now(); });
-  evaluated_at_ = done();
+  const auto found = evaluate(
+      run_->impl(), *model_, *data_.test, [this] { return buffers_now(); }, stop);
   figures_.evaluation += now() - begin;
+  if (!found) return false;
+  evaluation_ = *found;
+  evaluated_at_ = done();
   if (options_.target_accuracy > 0 && figures_.target_seconds < 0 &&
       evaluation_.accuracy >= options_.target_accuracy)
     figures_.target_seconds = seconds(figures_.training);
@@ -349,6 +350,7 @@ void Trainer::evaluate_now() {
                   {"seconds", seconds(figures_.training)},
                   {"loss", evaluation_.loss},
                   {"accuracy", evaluation_.accuracy}});
+  return true;
 }
 
 void Trainer::checkpoint_now() {

@@ -12,6 +12,7 @@
 #include "observe/progress.h"
 #include "observe/trace_file.h"
 #include "runtime/shared_blocks.h"
+#include "schedule/marks.h"
 #include "skein/torch.h"
 #include "torch/train/batch_norm.h"
 #include "torch/train/checkpoint.h"
@@ -55,7 +56,7 @@ class Trainer {
   void micro_batch(const Indices& indices, const Indices* next, double weight);
   std::vector<NamedTensor> buffers_now();
   void save_model();
-  void evaluate_now();
+  bool evaluate_now(const std::function<bool()>& stop);  // false: cut short, nothing is known
   void checkpoint_now();
   void log_step();
   void report();
@@ -64,7 +65,6 @@ class Trainer {
   std::int64_t step_batch() const;
   bool leads() const { return world_.rank() == world_.impl().leader(); }
   Time now() const { return clock_.now(); }
-  static std::int64_t mark_after(std::int64_t every, std::int64_t samples);
   std::int64_t agreed_samples();
   bool evaluate_and_save();
   std::map<std::string, std::string> identity() const;
@@ -77,7 +77,7 @@ class Trainer {
   std::int64_t budget_ = 0;
   bool lockstep_ = true;
   std::int64_t eval_every_ = 0;
-  std::int64_t next_evaluation_ = 0, next_checkpoint_ = 0;  // samples
+  Marks evaluations_, checkpoints_;
   std::optional<Distributed> run_;
   std::unique_ptr<Pacer> pacer_;
   std::unique_ptr<GlobalBatches> batches_;
