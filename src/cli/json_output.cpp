@@ -13,7 +13,7 @@
 
 namespace skein {
 
-void check_can_create(const std::string& option, const std::string& path) {
+void prepare_file(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}", option, path, why));
@@ -22,14 +22,16 @@ void check_can_create(const std::string& option, const std::string& path) {
   if (fs::is_directory(path, ignored)) refuse("this is a folder: expected the name of a file");
   const fs::path parent = fs::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  if (!fs::is_directory(folder, ignored)) refuse(fmt::format("there is no folder '{}'", folder));
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) refuse(fmt::format("cannot make the folder '{}': {}", folder, code.message()));
   if (access(folder.c_str(), W_OK | X_OK) != 0)
     refuse(fmt::format("cannot write in '{}': {}", folder, std::strerror(errno)));
 }
 
 JsonOutput::JsonOutput(std::string path, std::string command)
     : path_(std::move(path)), command_(std::move(command)) {
-  if (!path_.empty()) check_can_create("--json", path_);
+  if (!path_.empty()) prepare_file("--json", path_);
 }
 
 void JsonOutput::write(nlohmann::json figures, std::uint64_t seed, nlohmann::json config) const {

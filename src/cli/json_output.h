@@ -7,10 +7,10 @@
 
 namespace skein {
 
-// ConfigError, naming `option`, unless a file can be made at `path`: its folder exists and may be
-// written, and `path` is no folder itself. For every file that is written only at the end: a run
-// must not end with its results lost.
-void check_can_create(const std::string& option, const std::string& path);
+// Makes the folder of the file `path` where there is none. ConfigError, naming `option`, unless the
+// file can be made there: the folder may be written, and `path` is no folder itself. For every file
+// that is written only at the end: a run must not end with its results lost.
+void prepare_file(const std::string& option, const std::string& path);
 
 // One JSON object; it appears when it is complete. Does nothing when `path` is empty.
 class JsonOutput {

@@ -105,7 +105,7 @@ class ProfileCommand {
   int operator()(const Invocation& invocation) {
     options_.read_config_file();
     const JsonOutput json(options_.json(), "profile");
-    if (!out_.empty()) check_can_create("--out", out_);
+    if (!out_.empty()) prepare_file("--out", out_);
     if (!builtin_.empty()) {
       check_nothing_to_measure();
       report(sim::find_profile(builtin_), json);

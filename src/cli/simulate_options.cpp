@@ -229,8 +229,8 @@ std::unique_ptr<sim::Objective> SimulateOptionReader::make_objective() const {
 
 SimulateOptionReader::Request SimulateOptionReader::read() {
   shared_.read();
-  if (!job_.json.empty()) check_can_create("--json", job_.json);
-  if (!trace_.empty()) check_can_create("--trace", trace_);
+  if (!job_.json.empty()) prepare_file("--json", job_.json);
+  if (!trace_.empty()) prepare_file("--trace", trace_);
   Request request;
   sim::Scenario& scenario = request.scenario;
   scenario.workers = job_.workers;

@@ -103,7 +103,7 @@ class TopologyCommand {
   int operator()() {
     options_.read_config_file();
     const JsonOutput json(options_.json(), "topology");
-    if (!edges_.empty()) check_can_create("--edges", edges_);
+    if (!edges_.empty()) prepare_file("--edges", edges_);
     const Topology graph = Topology::parse(kind_, workers_, options_.seed());
     if (!edges_.empty()) write_whole(edges_, print_edge_list(graph));
     const GossipConstants constants = gossip_constants(graph, rate_);

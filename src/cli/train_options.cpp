@@ -121,8 +121,8 @@ void TrainOptionReader::check_choices() const {
 }
 
 void TrainOptionReader::check_files() const {
-  if (!job_.json.empty()) check_can_create("--json", job_.json);
-  if (!job_.trace.empty()) check_can_create("--trace", job_.trace);
+  if (!job_.json.empty()) prepare_file("--json", job_.json);
+  if (!job_.trace.empty()) prepare_file("--trace", job_.trace);
   std::error_code code;
   if (!job_.resume.empty() && !std::filesystem::is_directory(job_.resume, code))
     throw ConfigError(

@@ -88,6 +88,19 @@ TEST(TrainOptions, SuggestsWhatWasMeant) {
   EXPECT_EQ(refusal({"left"}), "unexpected 'left'\n");
 }
 
+TEST(TrainOptions, SaysThatAFolderIsNoConfigFile) {
+  const Folder folder;
+  EXPECT_EQ(refusal({"--config", folder.path()}),
+            "--config " + folder.path() + ": this is a folder; expected a TOML file\n");
+}
+
+TEST(CommandLine, FoldersOfFilesThatAreWrittenAreMade) {
+  const Folder folder;
+  const auto end = skein({"doctor", "--quiet", "--json", folder / "new/and/deep/doctor.json"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_FALSE(contents(folder / "new/and/deep/doctor.json").empty());
+}
+
 TEST(TrainOptions, RefusesAWrongFileWithItsLine) {
   const Folder folder;
   const auto error = [&](const std::string& text) {

@@ -74,7 +74,7 @@ TEST(ProfileCommand, RefusesWhatCannotBe) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> table{
       {{"--iterations", "0"}, "--iterations 0: expected a whole number from 1 to "},
       {{"--set", "modle.width=3"}, "--set modle.width=3: there is no part 'modle'"},
-      {{"--out", "/no/such/p.json"}, "--out /no/such/p.json: there is no folder"},
+      {{"--out", "/dev/null/p.json"}, "--out /dev/null/p.json: cannot make the folder"},
       {{"--json", "/tmp"}, "--json /tmp: this is a folder"},
       {{"--builtin", "resnet51"}, "--builtin resnet51: expected "},
       {{"--builtin", "resnet50", "--batch", "3"}, "--batch: --builtin resnet50 measures nothing"},

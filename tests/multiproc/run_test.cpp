@@ -258,8 +258,9 @@ TEST(Run, RefusesWrongOptions) {
             "skein run: unknown option '--sow-all'; did you mean '--show-all'?\n");
   EXPECT_EQ(error({"-n", "2"}),
             "skein run: which program? Usage: skein run -n 4 -- PROGRAM ARGUMENTS...\n");
-  EXPECT_EQ(error({"--json", "/no/such/folder/x.json", "--", "true"}),
-            "skein run: --json /no/such/folder/x.json: there is no folder '/no/such/folder'\n");
+  EXPECT_EQ(error({"--json", "/dev/null/x.json", "--", "true"}),
+            "skein run: --json /dev/null/x.json: cannot make the folder '/dev/null': Not a "
+            "directory\n");
 }
 
 TEST(Run, WritesJsonAndTakesOptionsFromAFileBelowThoseOfTheCommandLine) {

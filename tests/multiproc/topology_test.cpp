@@ -68,7 +68,7 @@ TEST(TopologyCommand, RefusesWhatCannotBe) {
   EXPECT_EQ(refusal({"--kind", "torus:3x3", "--workers", "8"}),
             "topology torus:3x3: 9 places, 8 workers; expected one each\n");
   EXPECT_EQ(count(refusal({"--kind", "rign"}), "there is no such graph or file"), 1);
-  EXPECT_EQ(count(refusal({"--edges", "/no/such/file"}), "there is no folder"), 1);
+  EXPECT_EQ(count(refusal({"--edges", "/dev/null/file"}), "cannot make the folder"), 1);
   const Folder folder;
   std::ofstream(folder / "e.txt") << "0 1\n2 3\n";
   EXPECT_EQ(refusal({"--kind", folder / "e.txt", "--workers", "4"}),
