@@ -54,6 +54,18 @@ std::string unknown_word(const CLI::App& app) {
   return fmt::format("unknown option '{}'{}", name, did_you_mean(name, names));
 }
 
+// The parser counts values; what the user did is to give an option too often, or without a value.
+std::string wrong_count(const CLI::App& app, const std::string& said) {
+  for (const CLI::Option* option : chosen_command(app).get_options())
+    if (option->get_items_expected_max() == 1 && option->count() > 1)
+      return fmt::format("{} is given {} times ({}): expected once", option->get_name(),
+                         option->count(), fmt::join(option->results(), ", "));
+  const std::string name = said.substr(0, said.find(':'));
+  const CLI::Option* option = chosen_command(app).get_option_no_throw(name);
+  if (option == nullptr) return said;
+  return fmt::format("{} has no value: expected {}", name, option->get_type_name());
+}
+
 std::string prefix(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? app.get_name() : app.get_name() + " " + prefix(*chosen.front());
@@ -88,6 +100,8 @@ int run_command_line(int argc, char** argv) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ExtrasError&) {
     return say(app, unknown_word(app), 2);
+  } catch (const CLI::ArgumentMismatch& error) {
+    return say(app, wrong_count(app, error.what()), 2);
   } catch (const CLI::ParseError& error) {
     return say(app, error.what(), 2);
   } catch (const ConfigError& error) {

@@ -130,6 +130,10 @@ LearningRate::LearningRate(double base, const Schedule& schedule, std::int64_t t
       throw ConfigError(
           fmt::format("floor of the cosine schedule is {}: expected at most the learning rate, {}",
                       schedule.floor, base));
+    if (total_samples <= 0)
+      throw ConfigError(
+          "the cosine schedule falls until the training ends: expected the training's samples, "
+          "which are not given");
     if (total_samples <= schedule.warmup)
       throw ConfigError(
           fmt::format("the cosine schedule warms up over {} samples: expected fewer than the whole "

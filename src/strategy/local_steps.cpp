@@ -157,7 +157,7 @@ nlohmann::json LocalSteps::figures() const {
   return {{"rounds", rounds_},
           {"steps_between_merges", steps_between_merges_.json()},
           {"mean_steps_between_merges", steps_between_merges_.mean()},
-          {"consensus_distance", consensus_}};
+          {"consensus_distance", has_models() ? nlohmann::json(consensus_) : nlohmann::json()}};
 }
 
 nlohmann::json LocalSteps::step_figures() const {
@@ -168,10 +168,11 @@ nlohmann::json LocalSteps::step_figures() const {
 
 std::string LocalSteps::summary() const {
   if (worker_.size() == 1) return "";
-  return fmt::format(
-      "{} rounds, {:.2f} steps of this worker between merges; mean squared distance of the models "
-      "{:.3g}",
-      rounds_, steps_between_merges_.mean(), consensus_);
+  const std::string text =
+      fmt::format("{} rounds, {:.2f} steps of this worker between merges", rounds_,
+                  steps_between_merges_.mean());
+  if (!has_models()) return text;
+  return text + fmt::format("; mean squared distance of the models {:.3g}", consensus_);
 }
 
 }  // namespace skein

@@ -83,6 +83,9 @@ class LocalSteps : public Strategy {
   };
 
   static Span plane(Worker& worker, const char* name, bool wanted);
+  // In runs that simulate time alone there are none, and no distances.
+  bool has_models() const { return mean_.device != Device::absent; }
+
   static std::vector<Averaged> averaged_state(Worker& worker, bool wanted);
   std::vector<Span> planes() const;
   Task<> update(float gradient_scale);

@@ -88,6 +88,14 @@ TEST(TrainOptions, SuggestsWhatWasMeant) {
   EXPECT_EQ(refusal({"left"}), "unexpected 'left'\n");
 }
 
+TEST(TrainOptions, SaysWhatIsGivenTwiceOrWithoutAValue) {
+  EXPECT_EQ(refusal({"--batch", "8", "--epochs", "2", "--batch=16"}),
+            "--batch is given 2 times (8, 16): expected once\n");
+  EXPECT_EQ(refusal({"--epochs", "2", "--batch"}), "--batch has no value: expected N\n");
+  const auto twice = skein({"run", "-n", "2", "--workers", "3", "--", "true"});
+  EXPECT_EQ(twice.err, "skein run: --workers is given 2 times (2, 3): expected once\n");
+}
+
 TEST(TrainOptions, SaysThatAFolderIsNoConfigFile) {
   const Folder folder;
   EXPECT_EQ(refusal({"--config", folder.path()}),

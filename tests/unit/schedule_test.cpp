@@ -55,6 +55,20 @@ TEST(Schedule, StepMultipliesEverySoManySamplesFromTheStart) {
   EXPECT_EQ(rate("step:every=100,factor=0.5,warmup=150").at(150), 0.2);
 }
 
+TEST(Schedule, CosineWantsTheLengthOfTheTraining) {
+  const auto why = [](const char* text, std::int64_t total) -> std::string {
+    try {
+      rate(text, 0.4, total);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(why("cosine", 0).find("samples, which are not given"), std::string::npos);
+  EXPECT_EQ(why("cosine", 0).find("warms up"), std::string::npos);
+  EXPECT_NE(why("cosine:warmup=50", 50).find("warms up over 50"), std::string::npos);
+}
+
 // The message of the ConfigError that `text` causes.
 std::string error_of(const std::string& text) {
   try {
