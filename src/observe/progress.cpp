@@ -21,6 +21,13 @@ std::string remaining(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+// At most 1: workers at their own pace end a few samples beyond the total.
+double part_done(const ProgressFigures& figures) {
+  return std::clamp(static_cast<double>(figures.samples) /
+                        static_cast<double>(std::max<std::int64_t>(1, figures.total)),
+                    0.0, 1.0);
+}
+
 std::size_t columns(std::FILE* out) {
   winsize size{};
   return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
@@ -36,27 +43,24 @@ ProgressBar::ProgressBar(const Clock& clock, std::FILE* out, bool quiet, std::in
       log_every_(log_every) {}
 
 std::string ProgressBar::line(const ProgressFigures& figures, double rate) const {
-  std::string text = fmt::format(
-      "{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s  loss {:.4f}  lr {:.3g}",
-      100.0 * static_cast<double>(figures.samples) /
-          static_cast<double>(std::max<std::int64_t>(1, figures.total)),
-      figures.samples, figures.total, figures.steps, rate, figures.loss, figures.learning_rate);
+  std::string text =
+      fmt::format("{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s  loss {:.4f}  lr {:.3g}",
+                  100 * part_done(figures), figures.samples, figures.total, figures.steps, rate,
+                  figures.loss, figures.learning_rate);
   if (figures.accuracy >= 0) text += fmt::format("  accuracy {:.2f} %", 100 * figures.accuracy);
   return text;
 }
 
 std::string ProgressBar::bar(const ProgressFigures& figures, double rate) const {
   constexpr std::size_t kWidth = 24;
-  const double part = std::clamp(static_cast<double>(figures.samples) /
-                                     static_cast<double>(std::max<std::int64_t>(1, figures.total)),
-                                 0.0, 1.0);
+  const double part = part_done(figures);
   const auto filled = static_cast<std::size_t>(part * kWidth);
   std::string text = "[";
   for (std::size_t i = 0; i < kWidth; ++i) text += i < filled ? "=" : i == filled ? ">" : " ";
   text +=
       fmt::format("] {:>3.0f} %  {:.0f} samples/s  loss {:.3f}", 100 * part, rate, figures.loss);
   if (figures.accuracy >= 0) text += fmt::format("  acc {:.2f} %", 100 * figures.accuracy);
-  if (rate > 0)
+  if (rate > 0 && part < 1)
     text += "  " + remaining(static_cast<double>(figures.total - figures.samples) / rate) + " left";
   return text.substr(0, columns(out_) - 1);
 }
@@ -70,13 +74,15 @@ void ProgressBar::update(const ProgressFigures& figures) {
     last_ = now;
     if (terminal_ || log_every_ != 1) return;
   }
-  const bool ended = figures.samples >= figures.total;
   const bool due = terminal_        ? now - last_ >= kRedraw
                    : log_every_ > 0 ? figures.steps % log_every_ == 0
                                     : now - last_ >= kPlainLine;
-  if (!due && !ended) return;
-  last_ = now;
-  const double elapsed = seconds(now - started_);
+  if (due) show(figures);
+}
+
+void ProgressBar::show(const ProgressFigures& figures) {
+  last_ = clock_.now();
+  const double elapsed = seconds(last_ - started_);
   const double rate =
       elapsed > 0 ? static_cast<double>(figures.samples - first_samples_) / elapsed : 0;
   if (terminal_) {
@@ -100,7 +106,9 @@ void ProgressBar::say(const std::string& text) {
   std::fflush(out_);
 }
 
-void ProgressBar::finish() {
+void ProgressBar::finish(const ProgressFigures& figures) {
+  if (quiet_) return;
+  if (first_samples_ >= 0) show(figures);
   if (drawn_) fmt::print(out_, "\n");
   drawn_ = false;
   std::fflush(out_);

@@ -10,7 +10,7 @@
 namespace skein {
 
 struct ProgressFigures {
-  std::int64_t samples = 0, total = 0;
+  std::int64_t samples = 0, total = 0;  // a run may do a few more than it was asked for
   std::int64_t steps = 0;
   double loss = 0;
   double learning_rate = 0;
@@ -23,14 +23,17 @@ class ProgressBar {
   // `log_every`: steps between two plain lines; 0: one every few seconds.
   ProgressBar(const Clock& clock, std::FILE* out, bool quiet, std::int64_t log_every);
 
+  // Shows how the run stands, if it is time to.
   void update(const ProgressFigures& figures);
 
   // A line that stays, above the bar.
   void say(const std::string& line);
 
-  void finish();
+  // Shows how the run stands at its end.
+  void finish(const ProgressFigures& figures);
 
  private:
+  void show(const ProgressFigures& figures);
   std::string line(const ProgressFigures& figures, double rate) const;
   std::string bar(const ProgressFigures& figures, double rate) const;
   void clear();

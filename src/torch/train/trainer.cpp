@@ -232,7 +232,8 @@ void Trainer::run() {
     train_step(part, upcoming);
     position_ = step.after;
     figures_.training += now() - begin;
-    if (run_->steps() > steps) {
+    const bool updated = run_->steps() > steps;
+    if (updated) {
       figures_.iteration_ms.push_back(milliseconds(figures_.training - last_update));
       last_update = figures_.training;
       ++figures_.iterations;
@@ -240,14 +241,15 @@ void Trainer::run() {
       if (options_.verify) run_->impl().verify_replicas();
     }
     reached = evaluate_and_save();
+    if (updated) bar_.update(progress());
   }
-  bar_.finish();
   if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
   const Time flushing = now();
   run_->flush();
   figures_.flush = now() - flushing;
   const bool apart = !run_->impl().strategy().equal_replicas();
   if (apart || evaluated_at_ != done()) evaluate_now([] { return false; });
+  bar_.finish(progress());
   if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
   if (queue_) queue_->close();
   report();
@@ -298,14 +300,21 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   }
 }
 
+ProgressFigures Trainer::progress() const {
+  return {done(),
+          budget_,
+          run_->steps(),
+          smooth_loss_,
+          run_->learning_rate(),
+          evaluated_at_ >= 0 ? evaluation_.accuracy : -1};
+}
+
 void Trainer::log_step() {
   if (std::isnan(loss_) || std::isinf(loss_))
     throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_,
                             run_->steps()));
   smooth_loss_ = smooth_loss_ < 0 ? loss_ : 0.9 * smooth_loss_ + 0.1 * loss_;
   const Duration exposed = run_->impl().exposed_communication();
-  const double accuracy = evaluated_at_ >= 0 ? evaluation_.accuracy : -1;
-  bar_.update({done(), budget_, run_->steps(), smooth_loss_, run_->learning_rate(), accuracy});
   nlohmann::json line{{"kind", "step"},
                       {"step", run_->steps()},
                       {"samples", done()},

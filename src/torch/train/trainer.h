@@ -59,6 +59,7 @@ class Trainer {
   bool evaluate_now(const std::function<bool()>& stop);  // false: cut short, nothing is known
   void checkpoint_now();
   void log_step();
+  ProgressFigures progress() const;
   void report();
 
   std::int64_t done() const { return run_->samples(); }
