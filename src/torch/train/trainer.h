@@ -79,13 +79,14 @@ class Trainer {
   bool lockstep_ = true;
   std::int64_t eval_every_ = 0;
   Marks evaluations_, checkpoints_;
-  std::optional<Distributed> run_;
+  // What `run_` calls and writes to as long as it lives comes before it.
+  std::unique_ptr<TraceRecorder> trace_;
   std::unique_ptr<Pacer> pacer_;
+  std::optional<Distributed> run_;
   std::unique_ptr<GlobalBatches> batches_;
   NumberedBatches numbered_{1, 1, 1};
   std::unique_ptr<SharedBlocks> queue_;  // null: every worker draws by itself
   std::unique_ptr<Prefetcher> prefetcher_;
-  std::unique_ptr<TraceRecorder> trace_;
   MetricsFile metrics_;
   ProgressBar bar_;
   RunFigures figures_;
