@@ -7,6 +7,7 @@ The strategies are those that `skein doctor` lists, so a new one joins by itself
 """
 import json
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def train(skein, out, name, options, progress):
     folder = out / name.replace(", ", "-").replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--json", str(folder / "result.json")]
+    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--overwrite", "--json", str(folder / "result.json")]
     began = time.monotonic()
     child = subprocess.Popen(command)
     try:
@@ -100,7 +101,7 @@ def train(skein, out, name, options, progress):
         sys.exit(f"{name}: exit code {child.returncode} from: {' '.join(command)}")
     result = json.loads((folder / "result.json").read_text())
     progress.done(name, time.monotonic() - began, result)
-    return {**result, "name": name, "typed": " ".join(command), "points": evaluations(folder)}
+    return {**result, "name": name, "typed": shlex.join(command), "points": evaluations(folder)}
 
 
 def size(count):
