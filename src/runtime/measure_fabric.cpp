@@ -29,20 +29,15 @@ struct Lap {
 // From the first worker's begin to the last one's end, of every round. Not the longest of the
 // workers' own times: on a busy host a worker may get a core only when another has ended.
 std::vector<double> whole_rounds(World& world, const std::vector<Lap>& mine, int batch) {
-  const std::size_t rounds = mine.size(), ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> all(2 * rounds * ranks);
-  for (std::size_t i = 0; i < rounds; ++i) {
-    const std::size_t at = 2 * (i * ranks + static_cast<std::size_t>(world.rank()));
-    all[at] = mine[i].begin_ms;
-    all[at + 1] = mine[i].end_ms;
-  }
-  all = world.sum(all);
+  std::vector<double> times;
+  for (const Lap& lap : mine) times.insert(times.end(), {lap.begin_ms, lap.end_ms});
+  const auto all = world.gather(times);
   std::vector<double> out;
-  for (std::size_t i = 0; i < rounds; ++i) {
-    double begin = all[2 * i * ranks], end = all[2 * i * ranks + 1];
-    for (std::size_t at = 2 * i * ranks; at < 2 * (i + 1) * ranks; at += 2) {
-      begin = std::min(begin, all[at]);
-      end = std::max(end, all[at + 1]);
+  for (std::size_t at = 0; at < times.size(); at += 2) {
+    double begin = times[at], end = times[at + 1];
+    for (const auto& each : all) {
+      begin = std::min(begin, each[at]);
+      end = std::max(end, each[at + 1]);
     }
     out.push_back((end - begin) / batch);
   }
