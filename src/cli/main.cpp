@@ -90,6 +90,7 @@ int run_command_line(int argc, char** argv) {
     add_simulate(app, invocation);
     add_profile(app, invocation);
     add_topology(app, invocation);
+    add_checkpoints(app, invocation);
     add_doctor(app, invocation);
     auto arguments = split_program(invocation);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them

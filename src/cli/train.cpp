@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/train_options.h"
 #include "cli/workers.h"
+#include "keep/run_folder.h"
 #include "strategy/registry.h"
 #include "train/train.h"
 
@@ -37,7 +38,7 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
   for (std::size_t i = 0; i < invocation.arguments.size(); ++i) {
     const std::string& word = invocation.arguments[i];
     if (word == "--resume") ++i;  // and what follows it
-    if (word == "--resume" || word.starts_with("--resume=")) continue;
+    if (word == "--resume" || word.starts_with("--resume=") || word == "--overwrite") continue;
     out += " " + quoted(word);
   }
   return out + " --resume " + quoted(options.out);
@@ -47,6 +48,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options) {
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
+  if (options.overwrite) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };
   return skein::launch(launch);
 }

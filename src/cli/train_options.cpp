@@ -11,6 +11,7 @@
 
 #include "cli/json_output.h"
 #include "fabric/fabric.h"
+#include "keep/run_folder.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -66,6 +67,7 @@ void TrainOptionReader::declare_files() {
   options_.group("Files");
   options_.text("--out", job_.out, "DIR", "keep metrics, model, checkpoints and logs here");
   options_.text("--resume", job_.resume, "DIR", "continue the run that has this --out");
+  options_.flag("--overwrite", job_.overwrite, "remove another run that --out holds");
   options_.integer("--checkpoint-every", job_.checkpoint_every, 1, "SAMPLES",
                    "save a checkpoint each time so many samples are done");
   options_.integer("--keep-checkpoints", job_.keep_checkpoints, 1, 1'000'000, "N",
@@ -133,7 +135,10 @@ void TrainOptionReader::check_files() const {
     throw ConfigError(
         fmt::format("--checkpoint-every {}: checkpoints need a folder; expected --out DIR",
                     job_.checkpoint_every));
+  if (job_.overwrite && job_.out.empty())
+    throw ConfigError("--overwrite: there is nothing to remove; expected --out DIR");
   if (job_.out.empty()) return;
+  check_may_write(job_.out, job_.resume, job_.overwrite);
   std::filesystem::create_directories(job_.out, code);
   if (code)
     throw ConfigError(

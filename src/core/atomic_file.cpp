@@ -12,6 +12,22 @@
 #include "skein/error.h"
 
 namespace skein {
+namespace {
+
+[[noreturn]] void cannot(const char* operation, const std::filesystem::path& path) {
+  throw Error(fmt::format("cannot {} '{}': {}", operation, path.string(), std::strerror(errno)));
+}
+
+// A name is an entry of its folder, which has to reach the disk, too.
+void sync_folder_of(const std::filesystem::path& path) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) cannot("open the folder of", path);
+  // Some network file systems cannot sync a folder and say so with EINVAL.
+  if (::fsync(opened.get()) != 0 && errno != EINVAL) cannot("sync the folder of", path);
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {
   temporary_ += fmt::format(".tmp-{}", ::getpid());
@@ -25,6 +41,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
+  checksum_.add(data, bytes);
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written = ::write(file_.get(), next, bytes);
@@ -39,23 +56,28 @@ void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) fail("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
   file_ = FileDescriptor();
-
-  // The new name is an entry of the folder, which has to reach the disk, too.
-  const auto folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
-  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.valid()) fail("open the folder of");
-  // Some network file systems cannot sync a folder and say so with EINVAL.
-  if (::fsync(opened.get()) != 0 && errno != EINVAL) fail("sync the folder of");
+  sync_folder_of(path_);
 }
 
-void AtomicFile::fail(const char* operation) const {
-  throw Error(fmt::format("cannot {} '{}': {}", operation, path_.string(), std::strerror(errno)));
-}
+void AtomicFile::fail(const char* operation) const { cannot(operation, path_); }
 
-void write_whole(const std::filesystem::path& path, std::string_view text) {
+FileSum write_whole(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();
+  return file.sum();
+}
+
+void publish_folder(const std::filesystem::path& finished, const std::filesystem::path& path) {
+  auto replaced = finished;
+  replaced += "-replaced";
+  std::filesystem::remove_all(replaced);
+  const bool replaces = std::filesystem::exists(path);
+  if (replaces && ::rename(path.c_str(), replaced.c_str()) != 0) cannot("rename", path);
+  if (::rename(finished.c_str(), path.c_str()) != 0) cannot("rename", finished);
+  sync_folder_of(path);
+  if (path.has_parent_path()) sync_folder_of(path.parent_path());  // it may be new itself
+  if (replaces) std::filesystem::remove_all(replaced);
 }
 
 }  // namespace skein

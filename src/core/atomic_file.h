@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/checksum.h"
 #include "core/file_descriptor.h"
 
 namespace skein {
@@ -24,14 +25,21 @@ class AtomicFile {
   // The file and its name are on the disk when this returns.
   void commit();
 
+  FileSum sum() const { return checksum_.sum(); }  // of what was written so far
+
  private:
   [[noreturn]] void fail(const char* operation) const;
 
   std::filesystem::path path_, temporary_;
   FileDescriptor file_;  // valid until commit()
+  Checksum checksum_;
 };
 
 // A whole file at once.
-void write_whole(const std::filesystem::path& path, std::string_view text);
+FileSum write_whole(const std::filesystem::path& path, std::string_view text);
+
+// Gives a finished folder its name, in the same parent, where it replaces what was there. The name
+// is on the disk when this returns; what it replaced is removed only then.
+void publish_folder(const std::filesystem::path& finished, const std::filesystem::path& path);
 
 }  // namespace skein

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checksum.h"
 #include "torch/named_tensor.h"
 
 namespace skein {
@@ -22,9 +23,10 @@ struct SafeTensors {
 // Writes `tensors` (dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL, any device, any strides). The
 // file appears, whole, when all of it is on the disk; on failure nothing is left and Error names
 // the path and the reason. ConfigError for other dtypes and for names that are reserved or given
-// twice.
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+// twice. Returns the checksum of what was written.
+FileSum write_safetensors(const std::filesystem::path& path,
+                          const std::vector<NamedTensor>& tensors,
+                          const std::map<std::string, std::string>& metadata = {});
 
 // Reads the whole file into memory of its own. ConfigError, with the file, the place and what was
 // expected there, for a file that is missing, truncated or malformed in any way.

@@ -67,8 +67,9 @@ std::string header_text(const std::filesystem::path& path,
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+FileSum write_safetensors(const std::filesystem::path& path,
+                          const std::vector<NamedTensor>& tensors,
+                          const std::map<std::string, std::string>& metadata) {
   check_names(path, tensors);
   // Larger elements first, so that each tensor starts at a multiple of its element's size.
   std::vector<const NamedTensor*> order;
@@ -87,6 +88,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     file.write(bytes.data_ptr(), bytes.nbytes());
   }
   file.commit();
+  return file.sum();
 }
 
 }  // namespace skein

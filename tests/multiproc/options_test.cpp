@@ -25,7 +25,7 @@ std::string refusal(std::vector<std::string> words, const Process::Environment& 
 
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(skein({"--version"}).out.rfind("skein ", 0), 0u);
-  for (const char* command : {"train", "run", "topology", "doctor"}) {
+  for (const char* command : {"train", "run", "topology", "checkpoints", "doctor"}) {
     const auto help = skein({command, "--help"});
     EXPECT_EQ(help.code, 0);
     for (const char* part : {"--json FILE", "--seed", "--quiet", "--config", "Example: skein "})

@@ -3,19 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/atomic_file.h"
+#include "keep/checkpoint_files.h"
+#include "keep/checkpoint_state.h"
+#include "keep/run_folder.h"
 #include "torch/safetensors.h"
+#include "torch/train/gather_text.h"
 
 namespace skein {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
 constexpr const char* kGenerator = "torch_generator";
 constexpr const char* kPosition = "data_position";
 constexpr const char* kBlocks = "data_blocks";
@@ -102,7 +104,7 @@ fs::path rank_path(const fs::path& folder, int rank) {
   return folder / fmt::format("rank-{}.safetensors", rank);
 }
 
-void save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
+FileSum save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
   auto tensors = own_tensors(run, state.position);
   tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
   OptimizerState optimizer;
@@ -112,7 +114,17 @@ void save_own(const fs::path& path, Distributed::Impl& run, const TrainingState&
     for (const NamedTensor& each : optimizer_tensors(run, optimizer, kOwnOptimizer))
       tensors.push_back(each);
   }
-  write_safetensors(path, tensors);
+  return write_safetensors(path, tensors);
+}
+
+void restore_generator(const fs::path& path, const torch::Tensor& saved) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  try {
+    generator.set_state(saved);
+  } catch (const c10::Error&) {
+    throw ConfigError(
+        fmt::format("{}: '{}' is no state of torch's random generator", path.string(), kGenerator));
+  }
 }
 
 void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state) {
@@ -121,11 +133,13 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
   copy_all(path, file, tensors);
   const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
   state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
-  auto generator = at::detail::getDefaultCPUGenerator();
-  generator.set_state(tensors.back().tensor);
+  restore_generator(path, tensors.back().tensor);
   state.queue.held = whole_numbers(file, kBlocks);
   const auto steps = whole_numbers(file, kSteps);
   if (run.strategy().equal_replicas() || steps.empty()) return;
+  if (steps.front() < 0)
+    throw ConfigError(
+        fmt::format("{}: {} = {}: expected at least 0", path.string(), kSteps, steps.front()));
   state.progress.steps = steps.front();
   const OptimizerState optimizer = own_state(run.optimizer(), run.binding().arena().size());
   copy_all(path, file, optimizer_tensors(run, optimizer, kOwnOptimizer));
@@ -136,50 +150,38 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
 // and what they had drawn from the queue goes back to it.
 void return_blocks(const fs::path& checkpoint, int old_workers, BlockQueue::State& queue) {
   for (int rank = 0; rank < old_workers; ++rank) {
+    if (!fs::exists(rank_path(checkpoint, rank))) continue;  // it was lost
     const auto held = whole_numbers(read_safetensors(rank_path(checkpoint, rank)), kBlocks);
     queue.returned.insert(queue.returned.end(), held.begin(), held.end());
   }
   std::sort(queue.returned.begin(), queue.returned.end());
 }
 
-Json read_state(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file)
-    throw ConfigError(fmt::format("cannot read {}: is this a checkpoint folder?", path.string()));
-  try {
-    return Json::parse(file);
-  } catch (const Json::exception& error) {
-    throw ConfigError(fmt::format("{} is not JSON: {}", path.string(), error.what()));
-  }
+std::string value_or_none(const std::string& value) { return value.empty() ? "none" : value; }
+
+// What `one` says and `two` does not, or says otherwise; "" for nothing.
+std::string first_difference(const std::map<std::string, std::string>& one,
+                             const std::map<std::string, std::string>& two) {
+  for (const auto& [key, value] : one)
+    if (const auto found = two.find(key); found == two.end() || found->second != value)
+      return fmt::format("{} = {}", key, value_or_none(value));
+  return "";
 }
 
 void check_identity(const fs::path& path, const std::map<std::string, std::string>& saved,
                     const std::map<std::string, std::string>& now) {
-  for (const auto& [key, value] : now) {
-    const auto found = saved.find(key);
-    const std::string before = found == saved.end() ? "" : found->second;
-    if (before != value)
+  // What both have comes first: it has two values to show.
+  for (const auto& [key, value] : now)
+    if (const auto found = saved.find(key); found != saved.end() && found->second != value)
       throw ConfigError(fmt::format(
           "{} was made with {} = {}, this run has {}: a resumed run must be the same job",
-          path.string(), key, before, value));
-  }
-}
-
-std::int64_t samples_of(const fs::path& checkpoint) {
-  const std::string name = checkpoint.filename().string();
-  std::int64_t samples = 0;
-  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), samples);
-  return code == std::errc() && end == name.data() + name.size() ? samples : -1;
-}
-
-std::vector<fs::path> checkpoints_in(const fs::path& folder) {
-  std::vector<fs::path> found;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (entry.is_directory() && samples_of(entry.path()) >= 0) found.push_back(entry.path());
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return samples_of(a) < samples_of(b); });
-  return found;
+          path.string(), key, value_or_none(found->second), value_or_none(value)));
+  const std::string before = first_difference(saved, now), present = first_difference(now, saved);
+  if (!before.empty() || !present.empty())
+    throw ConfigError(fmt::format("{} was made {}, this run {}: a resumed run must be the same job",
+                                  path.string(),
+                                  before.empty() ? "without " + present : "with " + before,
+                                  present.empty() ? "has none" : "has " + present));
 }
 
 // What a worker that died while saving has left.
@@ -187,6 +189,32 @@ void remove_unfinished(const fs::path& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.path().filename().string().starts_with("unfinished-")) fs::remove_all(entry.path());
+}
+
+// Every worker's file of its own, as the workers that are there have written it.
+std::map<std::string, FileSum> own_files(World& world, const FileSum& own) {
+  const auto sums = world.gather({static_cast<double>(own.bytes), static_cast<double>(own.crc32c)});
+  std::map<std::string, FileSum> files;
+  for (std::size_t rank = 0; rank < sums.size(); ++rank)
+    if (!sums[rank].empty())
+      files[rank_path({}, static_cast<int>(rank)).string()] = {
+          static_cast<std::uint64_t>(sums[rank][0]), static_cast<std::uint32_t>(sums[rank][1])};
+  return files;
+}
+
+CheckpointState file_state(Distributed::Impl& run, const TrainingState& state) {
+  return {state.run_id,
+          utc_now(),
+          state.progress.samples,
+          state.progress.steps,
+          state.progress.reference,
+          state.position.epoch,
+          state.position.offset,
+          state.queue.next,
+          state.queue.returned,
+          run.world().size(),
+          order_of(run),
+          state.identity};
 }
 
 }  // namespace
@@ -200,80 +228,76 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   const OptimizerState optimizer = run.optimizer_state();
   const bool leads = world.rank() == world.impl().leader();
   const fs::path folder = out / "checkpoints";
-  const fs::path unfinished = folder / fmt::format("unfinished-{}", state.progress.samples);
-  const fs::path finished = folder / std::to_string(state.progress.samples);
+  const std::string name = std::to_string(state.progress.samples);
+  const fs::path unfinished = folder / ("unfinished-" + name);
   if (leads) {
     remove_unfinished(folder);
     fs::create_directories(unfinished);
   }
   world.barrier();
-  save_own(rank_path(unfinished, world.rank()), run, state);
+  const FileSum own = save_own(rank_path(unfinished, world.rank()), run, state);
+  FileSum model, optimizer_sum, progress;
   if (leads) {
-    write_safetensors(unfinished / "model.safetensors", tensors);
-    write_safetensors(unfinished / "optimizer.safetensors", optimizer_tensors(run, optimizer));
-    const Json json{{"samples", state.progress.samples},
-                    {"steps", state.progress.steps},
-                    {"reference", state.progress.reference},
-                    {"epoch", state.position.epoch},
-                    {"offset", state.position.offset},
-                    {"next_block", state.queue.next},
-                    {"returned_blocks", state.queue.returned},
-                    {"workers", world.size()},
-                    {"order", order_of(run)},
-                    {"identity", state.identity}};
-    write_whole(unfinished / "state.json", json.dump(2) + "\n");
+    model = write_safetensors(unfinished / kModel, tensors);
+    optimizer_sum = write_safetensors(unfinished / kOptimizer, optimizer_tensors(run, optimizer));
+    progress = write_whole(unfinished / kState, print_state(file_state(run, state)));
   }
-  world.barrier();
+  auto files = own_files(world, own);  // all have written theirs
   if (leads) {
-    fs::remove_all(finished);
-    fs::rename(unfinished, finished);
-    auto all = checkpoints_in(folder);
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i)
-      fs::remove_all(all[i]);
+    files[kModel] = model;
+    files[kOptimizer] = optimizer_sum;
+    files[kState] = progress;
+    write_checksums(unfinished, files);
+    publish_folder(unfinished, folder / name);
+    remove_older(out, keep);
   }
   world.barrier();
   run.after_flush();
 }
 
-fs::path newest_checkpoint(const fs::path& folder) {
-  if (fs::exists(folder / "state.json")) return folder;
-  const auto all = checkpoints_in(folder / "checkpoints");
+fs::path find_checkpoint(World& world, const fs::path& folder, const Say& say) {
+  const bool named = fs::exists(folder / kState);
+  std::vector<fs::path> all = named ? std::vector{folder} : checkpoints_in(folder);
   if (all.empty())
     throw ConfigError(
         fmt::format("--resume {}: no checkpoint there (expected {}/checkpoints/SAMPLES/state.json)",
                     folder.string(), folder.string()));
-  return all.back();
+  std::string damages;
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {
+    const Inspection own = inspect(*each, world.rank(), world.size());
+    std::string damage;
+    for (const std::string& text : gather_text(world, own.damage))
+      if (damage.empty()) damage = text;
+    if (damage.empty() && !own.checksums)
+      say(fmt::format("{} has no checksums: an older version of Skein made it", each->string()));
+    if (damage.empty()) return *each;
+    damages += (damages.empty() ? "" : "; ") + damage;
+    if (each + 1 != all.rend()) say(fmt::format("{}: taking the one before", damage));
+  }
+  throw ConfigError(fmt::format("--resume {}: {}{}", folder.string(), damages,
+                                named ? "; skein checkpoints DIR lists which are whole" : ""));
 }
 
 TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run,
                               const std::map<std::string, std::string>& identity) {
-  const fs::path state_path = checkpoint / "state.json";
-  const Json json = read_state(state_path);
-  TrainingState state;
-  try {
-    state.progress = {json.at("samples"), json.at("steps"), json.at("reference")};
-    state.position = {json.at("epoch"), json.at("offset")};
-    state.queue.next = json.value("next_block", std::int64_t{0});
-    state.queue.returned = json.value("returned_blocks", std::vector<std::int64_t>());
-    state.identity = json.at("identity");
-  } catch (const Json::exception& error) {
-    throw ConfigError(fmt::format("{}: {}", state_path.string(), error.what()));
-  }
-  check_identity(state_path, state.identity, identity);
-  if (run.strategy().wants_order_of_reads())
-    lay_out(run, json.value("order", std::vector<std::string>()));
-  load_into_module(run.module(), read_safetensors(checkpoint / "model.safetensors"));
+  const CheckpointState saved = read_state(checkpoint);
+  TrainingState state{{saved.samples, saved.steps, saved.reference},
+                      {saved.epoch, saved.offset},
+                      {saved.next_block, saved.returned_blocks, {}},
+                      saved.identity,
+                      saved.run_id};
+  check_identity(checkpoint / kState, saved.identity, identity);
+  if (run.strategy().wants_order_of_reads()) lay_out(run, saved.order);
+  load_into_module(run.module(), read_safetensors(checkpoint / kModel));
   const OptimizerState optimizer = run.optimizer_state();
-  copy_all(checkpoint / "optimizer.safetensors",
-           read_safetensors(checkpoint / "optimizer.safetensors"),
+  copy_all(checkpoint / kOptimizer, read_safetensors(checkpoint / kOptimizer),
            optimizer_tensors(run, optimizer));
   restore_state(run.optimizer(), optimizer);
-  const int workers = json.value("workers", 0);
   // One that was lost before the checkpoint was made has left nothing of its own either.
-  if (workers == run.world().size() && fs::exists(rank_path(checkpoint, run.world().rank())))
+  if (saved.workers == run.world().size() && fs::exists(rank_path(checkpoint, run.world().rank())))
     load_own(rank_path(checkpoint, run.world().rank()), run, state);
   else if (run.world().rank() == 0)
-    return_blocks(checkpoint, workers, state.queue);
+    return_blocks(checkpoint, saved.workers, state.queue);
   run.worker().progress = state.progress;
   return state;
 }

@@ -1,16 +1,17 @@
 // What a run needs to go on exactly where it stopped.
 //
-//   OUT/checkpoints/SAMPLES/model.safetensors      parameters and averaged buffers
-//                           optimizer.safetensors  optimizer state by parameter:
-//                           "momentum/fc.weight" rank-K.safetensors     worker K's own: buffers,
-//                           random generator, place
-//                                                  in the data, and optimizer state where each
-//                                                  worker has one
-//                           state.json             progress, data position, the job's identity
-// A checkpoint folder appears by rename, so one that is there is whole.
+//   OUT/checkpoints/SAMPLES/
+//     model.safetensors      parameters and averaged buffers
+//     optimizer.safetensors  optimizer state by parameter: "momentum/fc.weight"
+//     rank-K.safetensors     worker K's own: buffers, random generator, place in the data, and
+//                            optimizer state where each worker has one
+//     state.json             progress, data position, the job's identity, the run's id
+//     checksums.json         of all these
+// A checkpoint folder appears by rename when all of it is on the disk.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -26,15 +27,22 @@ struct TrainingState {
   BlockQueue::State queue;  // where workers draw from one
   // What must not change between a run and its continuation ("model": "cnn", …).
   std::map<std::string, std::string> identity;
+  std::string run_id;  // empty where an older version of Skein saved it
 };
 
-// Writes OUT/checkpoints/SAMPLES and then removes all but the newest `keep`. All workers call it.
+using Say = std::function<void(const std::string&)>;
+
+// Writes OUT/checkpoints/SAMPLES and, when it is on the disk, removes all but the newest `keep`.
+// All workers call it.
 void save_checkpoint(const std::filesystem::path& out, Distributed::Impl& run,
                      const TrainingState& state, int keep);
 
-// The newest checkpoint of the run whose --out was `folder`, or `folder` itself if it is a
-// checkpoint. ConfigError when there is none.
-std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);
+// The newest whole checkpoint of the run whose --out was `folder`, or `folder` itself if it is a
+// checkpoint. `say` hears of those that are damaged, and of one that has no checksums. All workers
+// call it, read a part of the files each, and get the same. ConfigError, with what is wrong, when
+// there is none.
+std::filesystem::path find_checkpoint(World& world, const std::filesystem::path& folder,
+                                      const Say& say);
 
 // Brings `run` to where the checkpoint was made, on any number of workers, and returns its state.
 // ConfigError, naming the file, for one that is missing or unreadable, and, naming the entry, for a

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "core/atomic_file.h"
 #include "core/units.h"
+#include "keep/checkpoint_files.h"
 #include "schedule/shares.h"
 #include "torch/safetensors.h"
 #include "torch/train/stop_request.h"
@@ -93,8 +96,8 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
     resume();
   else
     open_queue({});
-  if (!options.out.empty() && world.rank() == 0)
-    metrics_ = MetricsFile(std::filesystem::path(options.out) / "metrics.jsonl");
+  name_run();
+  if (!options.out.empty() && world.rank() == 0) start_folder();
   figures_.startup = now() - started;
 }
 
@@ -118,7 +121,13 @@ void Trainer::check_options() {
                                   options_.bn_recompute, options_.model));
 }
 
-void Trainer::open_queue(const BlockQueue::State& state) {
+// A run that is resumed with a smaller budget has fewer blocks than the first one handed out.
+void Trainer::open_queue(BlockQueue::State state) {
+  const auto beyond = [this](std::int64_t block) {
+    return block < 0 || block >= numbered_.count();
+  };
+  std::erase_if(state.held, beyond);
+  std::erase_if(state.returned, beyond);
   if (options_.data_split == "once")
     queue_ = std::make_unique<SharedBlocks>(world_, numbered_.count(), state);
 }
@@ -137,13 +146,57 @@ std::map<std::string, std::string> Trainer::identity() const {
 }
 
 void Trainer::resume() {
-  const auto checkpoint = newest_checkpoint(options_.resume);
+  const auto checkpoint =
+      find_checkpoint(world_, options_.resume, [this](const std::string& line) { bar_.say(line); });
   const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
   position_ = state.position;
   batches_->seek(position_);
   open_queue(state.queue);
   saved_at_ = state.progress.samples;
+  resumed_id_ = state.run_id;
   bar_.say(fmt::format("resumed from {}", checkpoint.string()));
+}
+
+// Also with --quiet.
+void Trainer::warn(const std::string& line) const {
+  if (world_.rank() == 0) fmt::print(stderr, "skein train: {}\n", line);
+}
+
+// The run that is continued in its own folder, or a new one, as rank 0 says.
+void Trainer::name_run() {
+  if (continues_run(options_.out, options_.resume)) {
+    run_id_ = resumed_id_.empty() ? read_run(options_.out).id : resumed_id_;
+    if (!run_id_.empty()) return;
+  }
+  std::random_device random;
+  const auto drawn = static_cast<std::uint64_t>(random()) << 32 | random();
+  const std::int64_t own = world_.rank() == 0 ? std::bit_cast<std::int64_t>(drawn) : 0;
+  run_id_ = run_id(std::bit_cast<std::uint64_t>(world_.sum_integers({own}).front()));
+}
+
+void Trainer::start_folder() {
+  const std::filesystem::path out = options_.out;
+  RunRecord record{run_id_, utc_now(), resumed_id_, options_.version, options_.config_json};
+  if (continues_run(out, options_.resume)) {
+    const RunRecord before = read_run(out);
+    if (!before.started.empty()) record.started = before.started;
+    record.resumed_from = before.resumed_from;
+    for (const std::string& name : set_aside_later(out, saved_at_))
+      warn(fmt::format("checkpoint {} was made later: it is set-aside-{} now", name, name));
+  } else if (options_.overwrite) {
+    remove_run(out);
+  }
+  folder_lock_ = take_folder(out, record);
+  metrics_ = MetricsFile(out / "metrics.jsonl");
+  nlohmann::json line{{"kind", "run"},
+                      {"run_id", run_id_},
+                      {"started", utc_now()},
+                      {"strategy", options_.strategy},
+                      {"workers", world_.size()},
+                      {"step", run_->steps()},
+                      {"samples", done()}};
+  if (!options_.resume.empty()) line["resumed_from"] = resumed_id_;
+  metrics_.write(line);
 }
 
 // Of all workers in lockstep, else of this one.
@@ -365,7 +418,7 @@ bool Trainer::evaluate_now(const std::function<bool()>& stop) {
 void Trainer::checkpoint_now() {
   const Time begin = now();
   run_->flush();  // may apply what was on its way, and count it
-  TrainingState state{run_->impl().worker().progress, position_, {}, identity()};
+  TrainingState state{run_->impl().worker().progress, position_, {}, identity(), run_id_};
   state.progress.samples = agreed_samples();
   if (queue_) state.queue = queue_->settled();
   if (next_.block >= 0) state.queue.held.insert(state.queue.held.begin(), next_.block);
@@ -401,6 +454,7 @@ void Trainer::report() {
   if (!options_.json.empty()) {
     auto json = summary;
     json["command"] = options_.command;
+    json["run_id"] = run_id_;
     json["version"] = options_.version;
     json["seed"] = options_.seed;
     json["config"] = nlohmann::json::parse(options_.config_json);

@@ -7,6 +7,7 @@
 #include "data/open.h"
 #include "data/prefetch.h"
 #include "data/sampler.h"
+#include "keep/run_folder.h"
 #include "models/model.h"
 #include "observe/metrics_file.h"
 #include "observe/progress.h"
@@ -48,7 +49,10 @@ class Trainer {
 
   void check_options();
   void resume();
-  void open_queue(const BlockQueue::State& state);
+  void warn(const std::string& line) const;
+  void name_run();
+  void start_folder();
+  void open_queue(BlockQueue::State state);
   Step next_step(std::int64_t done);
   Step next_block();
   Part own_part(const Step& step);
@@ -87,6 +91,9 @@ class Trainer {
   NumberedBatches numbered_{1, 1, 1};
   std::unique_ptr<SharedBlocks> queue_;  // null: every worker draws by itself
   std::unique_ptr<Prefetcher> prefetcher_;
+  std::string run_id_;
+  std::string resumed_id_;      // of the run that the checkpoint is of, if it says so
+  FileDescriptor folder_lock_;  // of the worker that writes metrics
   MetricsFile metrics_;
   ProgressBar bar_;
   RunFigures figures_;

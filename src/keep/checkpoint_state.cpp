@@ -1,0 +1,141 @@
+#include "keep/checkpoint_state.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/exact_count.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+using Json = nlohmann::json;
+
+// The entries of one file, each with its own check.
+class Entries {
+ public:
+  explicit Entries(const std::filesystem::path& path) : path_(path) {
+    std::ifstream file(path);
+    if (!file)
+      throw ConfigError(fmt::format("cannot read {}: {}; is this a checkpoint folder?",
+                                    path.string(), std::strerror(errno)));
+    try {
+      json_ = Json::parse(file);
+    } catch (const Json::exception& error) {
+      throw ConfigError(fmt::format("{} is not JSON: {}", path.string(), error.what()));
+    }
+    if (!json_.is_object())
+      throw ConfigError(fmt::format("{}: expected a JSON object", path.string()));
+  }
+
+  bool has(const char* key) const { return json_.contains(key); }
+
+  const Json& at(const char* key) const {
+    const auto found = json_.find(key);
+    if (found == json_.end())
+      throw ConfigError(fmt::format("{}: there is no '{}'", path_.string(), key));
+    return *found;
+  }
+
+  std::int64_t count(const char* key, std::int64_t low = 0, std::int64_t high = kMostCount) const {
+    return whole(key, at(key), low, high);
+  }
+
+  std::vector<std::int64_t> counts(const char* key) const {
+    std::vector<std::int64_t> out;
+    for (const Json& each : list(key)) out.push_back(whole(key, each, 0, kMostCount));
+    return out;
+  }
+
+  std::string text(const char* key) const {
+    if (!at(key).is_string()) refuse(key, at(key), "text");
+    return at(key).get<std::string>();
+  }
+
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> out;
+    for (const Json& each : list(key)) {
+      if (!each.is_string()) refuse(key, each, "text");
+      out.push_back(each.get<std::string>());
+    }
+    return out;
+  }
+
+  std::map<std::string, std::string> named_texts(const char* key) const {
+    if (!at(key).is_object()) refuse(key, at(key), "an object");
+    std::map<std::string, std::string> out;
+    for (const auto& [name, value] : at(key).items()) {
+      if (!value.is_string()) refuse(key, value, "text");
+      out[name] = value.get<std::string>();
+    }
+    return out;
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* key, const Json& value, const std::string& expected) const {
+    throw ConfigError(
+        fmt::format("{}: {} = {}: expected {}", path_.string(), key, value.dump(), expected));
+  }
+
+  const Json& list(const char* key) const {
+    if (!at(key).is_array()) refuse(key, at(key), "a list");
+    return at(key);
+  }
+
+  std::int64_t whole(const char* key, const Json& value, std::int64_t low,
+                     std::int64_t high) const {
+    const bool fits = value.is_number_integer() &&
+                      (!value.is_number_unsigned() ||
+                       value.get<std::uint64_t>() <=
+                           static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) &&
+                      value.get<std::int64_t>() >= low && value.get<std::int64_t>() <= high;
+    if (!fits) refuse(key, value, fmt::format("a whole number from {} to {}", low, high));
+    return value.get<std::int64_t>();
+  }
+
+  std::filesystem::path path_;
+  Json json_;
+};
+
+}  // namespace
+
+std::string print_state(const CheckpointState& state) {
+  const Json json{{"run_id", state.run_id},
+                  {"saved", state.saved},
+                  {"samples", state.samples},
+                  {"steps", state.steps},
+                  {"reference", state.reference},
+                  {"epoch", state.epoch},
+                  {"offset", state.offset},
+                  {"next_block", state.next_block},
+                  {"returned_blocks", state.returned_blocks},
+                  {"workers", state.workers},
+                  {"order", state.order},
+                  {"identity", state.identity}};
+  return json.dump(2) + "\n";
+}
+
+CheckpointState read_state(const std::filesystem::path& checkpoint) {
+  const Entries entries(checkpoint / "state.json");
+  CheckpointState state;
+  if (entries.has("run_id")) state.run_id = entries.text("run_id");
+  if (entries.has("saved")) state.saved = entries.text("saved");
+  state.samples = entries.count("samples");
+  state.steps = entries.count("steps");
+  state.reference = entries.count("reference");
+  state.epoch = entries.count("epoch");
+  state.offset = entries.count("offset");
+  if (entries.has("next_block")) state.next_block = entries.count("next_block");
+  if (entries.has("returned_blocks")) state.returned_blocks = entries.counts("returned_blocks");
+  state.workers = static_cast<int>(entries.count("workers", 1, 1 << 20));
+  if (entries.has("order")) state.order = entries.texts("order");
+  state.identity = entries.named_texts("identity");
+  return state;
+}
+
+}  // namespace skein

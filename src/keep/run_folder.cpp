@@ -1,0 +1,133 @@
+#include "keep/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/atomic_file.h"
+#include "keep/checkpoint_files.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kRun = "run.json";
+constexpr const char* kFiles[] = {kRun, "metrics.jsonl", "model.safetensors"};
+
+bool same_folder(const fs::path& one, const fs::path& two) {
+  std::error_code none;
+  return !one.empty() && fs::equivalent(one, two, none);
+}
+
+// What the user may know it by.
+std::string describe(const fs::path& out) {
+  const RunRecord run = read_run(out);
+  const auto checkpoints = checkpoints_in(out);
+  std::string text = run.id.empty() ? "another run" : "run " + run.id;
+  if (!run.started.empty()) text += ", started " + run.started;
+  if (!checkpoints.empty())
+    text += fmt::format(", last saved at {} samples", samples_of(checkpoints.back()));
+  return text;
+}
+
+bool written_now(const fs::path& out) {
+  const FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+std::string run_id(std::uint64_t random) { return fmt::format("{:016x}", random); }
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)));
+}
+
+bool continues_run(const fs::path& out, const fs::path& resume) {
+  return !out.empty() && !resume.empty() && same_folder(run_folder_of(resume), out);
+}
+
+bool holds_run(const fs::path& out) {
+  std::error_code none;
+  for (const char* name : kFiles)
+    if (const auto bytes = fs::file_size(out / name, none); !none && bytes > 0) return true;
+  return !checkpoints_in(out).empty();
+}
+
+void check_may_write(const fs::path& out, const fs::path& resume, bool overwrite) {
+  const bool continues = continues_run(out, resume);
+  if (continues && overwrite)
+    throw ConfigError(fmt::format(
+        "--overwrite with --resume {}: that is the run to be continued; expected one of the two",
+        resume.string()));
+  if (written_now(out))
+    throw ConfigError(
+        fmt::format("--out {}: a run is writing there now; expected another folder", out.string()));
+  if (continues || overwrite || !holds_run(out)) return;
+  throw ConfigError(fmt::format(
+      "--out {0} holds {1}: expected another folder, --resume {0} to continue that run, or "
+      "--overwrite to remove it",
+      out.string(), describe(out)));
+}
+
+RunRecord read_run(const fs::path& out) {
+  std::ifstream in(out / kRun);
+  const Json json = Json::parse(in, nullptr, false);
+  const auto text = [&](const char* key) {
+    const bool there = json.is_object() && json.contains(key) && json[key].is_string();
+    return there ? json[key].get<std::string>() : std::string();
+  };
+  return {text("run_id"), text("started"), text("resumed_from"), text("version"), ""};
+}
+
+FileDescriptor take_folder(const fs::path& out, const RunRecord& run) {
+  Json json{{"run_id", run.id},
+            {"started", run.started},
+            {"version", run.version},
+            {"config", Json::parse(run.config)}};
+  if (!run.resumed_from.empty()) json["resumed_from"] = run.resumed_from;
+  write_whole(out / kRun, json.dump(2) + "\n");
+  FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.valid()) ::flock(file.get(), LOCK_EX | LOCK_NB);  // what cannot be locked is not
+  return file;
+}
+
+void remove_run(const fs::path& out) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(out, none)) {
+    const std::string name = entry.path().filename().string();
+    for (const std::string file : kFiles)
+      if (name == file || name.starts_with(file + ".tmp-")) found.push_back(entry.path());
+  }
+  for (const auto& entry : fs::directory_iterator(out / "checkpoints", none)) {
+    const std::string name = entry.path().filename().string();
+    if (samples_of(entry.path()) >= 0 || name.starts_with("unfinished-") ||
+        name.starts_with("set-aside-"))
+      found.push_back(entry.path());
+  }
+  for (const fs::path& each : found) fs::remove_all(each);
+  fs::remove(out / "checkpoints", none);  // unless it holds something else
+}
+
+void remove_logs(const fs::path& out) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(out / "logs", none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank-") && name.find(".log") != std::string::npos)
+      found.push_back(entry.path());
+  }
+  for (const fs::path& each : found) fs::remove(each);
+}
+
+}  // namespace skein
