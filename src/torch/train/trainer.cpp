@@ -6,6 +6,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <tuple>
 
 #include "core/atomic_file.h"
 #include "core/units.h"
@@ -240,22 +241,38 @@ std::int64_t Trainer::agreed_samples() {
   return sums[0] / sums[1];
 }
 
-// What is due, in the order of the marks: the same on all workers, who come to them one by one.
+// Workers without rounds learn of the end at different steps: one may come to it while another
+// comes to a mark. All come here before either, and see how many of how many are at the end.
+std::pair<std::int64_t, std::int64_t> Trainer::meet(bool at_the_end) {
+  if (!run_->impl().strategy().survives_losses()) return {at_the_end ? 1 : 0, 1};
+  const auto sums = world_.sum_integers({at_the_end ? 1 : 0, 1});
+  return {sums[0], sums[1]};
+}
+
+// What is due, in the order of the marks: the same on all workers, who come to them one by one. A
+// mark that one does not come to any more is nobody's.
 // Returns whether the target was reached.
 bool Trainer::evaluate_and_save() {
-  bool reached = false;
   while (evaluations_.due(done()) || checkpoints_.due(done())) {
-    if (evaluations_.next() <= checkpoints_.next()) {
-      const bool whole = evaluate_now(stop_requested);
-      evaluations_.pass(agreed_samples());
-      reached |=
-          whole && options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy;
-    } else {
+    Marks& marks = evaluations_.next() <= checkpoints_.next() ? evaluations_ : checkpoints_;
+    const auto [ending, all] = meet(false);
+    if (ending > 0) {
+      marks.pass(marks.next());
+    } else if (&marks == &checkpoints_) {
       checkpoint_now();
-      checkpoints_.pass(saved_at_);
+      marks.pass(saved_at_);
+    } else {
+      const bool whole = evaluate_now(stop_requested);
+      marks.pass(agreed_samples());
+      if (whole && options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy)
+        return true;
     }
   }
-  return reached;
+  return false;
+}
+
+void Trainer::wait_for_the_end() {
+  for (auto [ending, all] = meet(true); ending < all;) std::tie(ending, all) = meet(true);
 }
 
 void Trainer::run() {
@@ -298,6 +315,7 @@ void Trainer::run() {
   }
   if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
   const Time flushing = now();
+  wait_for_the_end();
   run_->flush();
   figures_.flush = now() - flushing;
   const bool apart = !run_->impl().strategy().equal_replicas();

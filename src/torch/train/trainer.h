@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "data/open.h"
 #include "data/prefetch.h"
@@ -71,7 +72,9 @@ class Trainer {
   bool leads() const { return world_.rank() == world_.impl().leader(); }
   Time now() const { return clock_.now(); }
   std::int64_t agreed_samples();
+  std::pair<std::int64_t, std::int64_t> meet(bool at_the_end);
   bool evaluate_and_save();
+  void wait_for_the_end();
   std::map<std::string, std::string> identity() const;
 
   World& world_;

@@ -27,12 +27,13 @@ void resumes_bit_for_bit(Trial& trial, const std::string& name) {
   Distributed run = trial.start(*net);
   some_steps(trial, net, run, 0, 4);
   const std::string folder = trial.folder + "/" + name + "." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}}, 1);
+  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}, {}}, 1);
   some_steps(trial, net, run, 4, 8);
 
   Net again;
   Distributed resumed = trial.start(*again);
-  load_checkpoint(newest_checkpoint(folder), resumed.impl(), {});
+  const auto checkpoint = find_checkpoint(run.impl().world(), folder, [](const std::string&) {});
+  load_checkpoint(checkpoint, resumed.impl(), {});
   some_steps(trial, again, resumed, 4, 8);
   trial.finish(resumed);
   run.flush();
