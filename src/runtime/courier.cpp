@@ -73,7 +73,7 @@ bool Courier::turn() {
 void Courier::wait(Task<> task) {
   wanted_ = true;
   std::unique_lock lock(driving_);
-  const Job job = loop_.spawn(std::move(task));
+  Job job = loop_.spawn(std::move(task));
   std::exception_ptr failure;
   for (;;) {
     const std::uint32_t ticket = events_ ? events_->poll() : 0;
@@ -82,7 +82,9 @@ void Courier::wait(Task<> task) {
     try {
       loop_.rethrow_failure();
     } catch (...) {
+      // The task may use memory of the caller, who leaves now.
       failure = std::current_exception();
+      job.abandon();
       break;
     }
     const auto next = loop_.next_timer();

@@ -36,8 +36,9 @@ class Courier {
   // Is told of every IoError that wait() throws, with the lost peer. Set before the first wait.
   std::function<void(int peer)> on_loss;
 
-  // Runs `task` to its end and returns or throws what it does; also throws what a background task
-  // threw. One thread at a time; never from inside the loop.
+  // Runs `task` to its end and returns or throws what it does. Also throws what a background task
+  // threw; `task` is then abandoned, and uses nothing of the caller's any more. One thread at a
+  // time; never from inside the loop.
   void wait(Task<> task);
 
  private:
