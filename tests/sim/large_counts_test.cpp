@@ -74,14 +74,14 @@ struct Trainee {
   std::int64_t steps = 0, own = 0;
 };
 
-struct Run {
+struct Training {
   std::int64_t budget, batch, every;
   std::vector<std::vector<std::int64_t>> marks{kWorkers};  // as each worker came to them
   std::vector<std::int64_t> counted = std::vector<std::int64_t>(kWorkers);
   std::vector<std::int64_t> computed = std::vector<std::int64_t>(kWorkers);
 };
 
-Task<> train(Fabric& fabric, const std::string& name, Run& run) {
+Task<> train(Fabric& fabric, const std::string& name, Training& run) {
   Trainee trainee(fabric, name);
   const auto rank = static_cast<std::size_t>(fabric.rank());
   Marks marks(run.every, 0);
@@ -99,8 +99,9 @@ Task<> train(Fabric& fabric, const std::string& name, Run& run) {
   run.computed[rank] = trainee.own;
 }
 
-Run run_to(const std::string& name, std::int64_t budget, std::int64_t batch, std::int64_t every) {
-  Run run{budget, batch, every};
+Training run_to(const std::string& name, std::int64_t budget, std::int64_t batch,
+                std::int64_t every) {
+  Training run{budget, batch, every};
   Cluster cluster(kWorkers, plain_network(kByteAtNanosecond, 10us), 1);
   std::vector<Job> jobs;
   for (int rank = 0; rank < kWorkers; ++rank)
@@ -115,7 +116,7 @@ Run run_to(const std::string& name, std::int64_t budget, std::int64_t batch, std
 
 class LargeCounts : public testing::TestWithParam<std::string> {};
 
-void expect_exact(const Run& run) {
+void expect_exact(const Training& run) {
   const std::int64_t all =
       std::accumulate(run.computed.begin(), run.computed.end(), std::int64_t{0});
   EXPECT_GE(all, run.budget);
@@ -124,7 +125,7 @@ void expect_exact(const Run& run) {
 
 TEST_P(LargeCounts, EachMarkOfFiftyMillionSamplesComesOnceAndAllAreCounted) {
   constexpr std::int64_t kBudget = 50'000'000, kEvery = 1'000'007;
-  const Run run = run_to(GetParam(), kBudget, 5'001, kEvery);
+  const Training run = run_to(GetParam(), kBudget, 5'001, kEvery);
   expect_exact(run);
   std::vector<std::int64_t> expected;
   for (std::int64_t mark = kEvery; mark <= kBudget; mark += kEvery) expected.push_back(mark);
