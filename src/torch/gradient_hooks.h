@@ -1,11 +1,12 @@
 // Tells when a parameter's gradient is complete.
 #pragma once
 
+#include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "torch/binding.h"
@@ -30,8 +31,11 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
 
  private:
+  // A std::shared_ptr in LibTorch 1 and early 2, an intrusive pointer in 2.13.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
   struct Installed {
-    std::shared_ptr<torch::autograd::Node> accumulator;
+    Accumulator accumulator;
     std::uintptr_t key;
   };
 
