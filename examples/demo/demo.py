@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one model with every strategy on an emulated slow and unequal cluster; a table and a page at the end.
+"""Trains one model with every strategy on an emulated slow and unequal cluster; a table that grows and a page at the end.
 
     demo.py SKEIN_BINARY OUT_DIR
 
@@ -66,42 +66,51 @@ def evaluations(folder):
 
 
 class Progress:
-    """One line that says how the present run is going; on a pipe, one line per run."""
+    """Says which run this is and how it is going; on a pipe, once for each run."""
 
-    def __init__(self):
+    def __init__(self, runs):
         self.live = sys.stderr.isatty()
+        self.runs = runs
+        self.begun = 0
 
-    def show(self, name, seconds, points):
+    def begin(self, name):
+        self.begun += 1
+        self.label = f"{self.begun} of {self.runs}: {name}"
+        if not self.live:
+            print(self.label, file=sys.stderr, flush=True)
+
+    def show(self, seconds, points):
         if not self.live:
             return
         accuracy = f", accuracy {100 * points[-1][1]:.1f} %" if points else ""
-        print(f"\r\033[K{name}: {seconds:.0f} s{accuracy}", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{self.label}: {seconds:.0f} s{accuracy}", end="", file=sys.stderr, flush=True)
 
-    def done(self, name, seconds, result):
-        start = "\r\033[K" if self.live else ""
-        print(f"{start}{name}: {seconds:.0f} s, accuracy {100 * result['accuracy']:.1f} %", file=sys.stderr, flush=True)
+    def end(self):
+        if self.live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def train(skein, out, name, options, progress):
     folder = out / name.replace(", ", "-").replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--overwrite", "--json", str(folder / "result.json")]
+    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--json", str(folder / "result.json")]
     began = time.monotonic()
+    progress.begin(name)
     child = subprocess.Popen(command)
     try:
         while child.poll() is None:
-            progress.show(name, time.monotonic() - began, evaluations(folder))
+            progress.show(time.monotonic() - began, evaluations(folder))
             time.sleep(0.25)
     except BaseException:
         child.terminate()
         child.wait()
         raise
+    progress.end()
     if child.returncode != 0:
         sys.exit(f"{name}: exit code {child.returncode} from: {' '.join(command)}")
     result = json.loads((folder / "result.json").read_text())
-    progress.done(name, time.monotonic() - began, result)
-    return {**result, "name": name, "typed": shlex.join(command), "points": evaluations(folder)}
+    return {**result, "name": name, "typed": " ".join(command), "points": evaluations(folder)}
 
 
 def size(count):
@@ -125,16 +134,18 @@ def row(result):
             size(result["bytes_sent"])]
 
 
-def print_table(rows):
-    widths = [max(len(line[i]) for line in [COLUMNS, *rows]) for i in range(len(COLUMNS))]
+class Table:
+    """Prints each row as soon as it is known, so the columns are as wide as the widest that may come."""
 
-    def text(line):
-        return "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths)))
+    def __init__(self, names):
+        self.widths = [max(map(len, names)), *(len(column) for column in COLUMNS[1:-1]), len("999 MB")]
+        self.widths[1] = max(self.widths[1], len("not reached (99.9 %)"))
+        self.print(COLUMNS)
+        self.print(["-" * width for width in self.widths])
 
-    print(text(COLUMNS))
-    print("  ".join("-" * w for w in widths))
-    for line in rows:
-        print(text(line))
+    def print(self, line):
+        cells = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, self.widths))]
+        print("  ".join(cells), flush=True)
 
 
 def main():
@@ -149,11 +160,13 @@ def main():
     cluster = (f"{len(SPEEDS)} workers of speeds {', '.join(map(str, SPEEDS))} (a batch of {BATCH} takes "
                f"{STEP_MS} ms at speed 1), {LINK} links with 1 ms latency; summed speed {SUMMED_SPEED:.0f} samples/s")
     print(f"A CNN on glyphs; {cluster}.", file=sys.stderr, flush=True)
-    progress = Progress()
-    results = [train(skein, out, name, options, progress) for name, options in runs]
+    progress = Progress(len(runs))
+    table = Table([name for name, _ in runs])
+    results = []
+    for name, options in runs:
+        results.append(train(skein, out, name, options, progress))
+        table.print(row(results[-1]))
     rows = [row(result) for result in results]
-    print()
-    print_table(rows)
     write_page(out / "report.html", cluster, TARGET, COLUMNS, rows, results)
     print(f"\n{out / 'report.html'} has the same with a plot.")
 
