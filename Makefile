@@ -90,7 +90,7 @@ test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j 2
 
 test-torch: configure
-	@cmake --build $(BUILD) --target skein torch_tests multiproc_tests example_tests
+	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
 	@ctest --test-dir $(BUILD) --output-on-failure -j 2 -L 'torch|multiproc|example'
 
 bench: setup-torch

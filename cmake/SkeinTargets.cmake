@@ -35,9 +35,10 @@ endfunction()
 
 # PyTorch's own builds of LibTorch export a std::filesystem of their own, older than the compiler's
 # headers. The dynamic linker takes whichever library a program names first, so every program that
-# links TARGET, an installed one's user included, names the C++ library before all others.
+# links TARGET, an installed one's user included, names the C++ library before all others. By its
+# file's name: some compilers have an archive that -lstdc++ would find instead.
 function(skein_standard_library_first target)
-  target_link_options(${target} INTERFACE LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state)
+  target_link_options(${target} INTERFACE LINKER:--push-state,--no-as-needed,-l:libstdc++.so.6,--pop-state)
 endfunction()
 
 # Torch's headers take 15 s a file, 8 s when precompiled: precompile them and compile several files

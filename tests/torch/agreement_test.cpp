@@ -126,21 +126,22 @@ TEST(Agreement, AWorkerThatFailsByItselfLeavesNobodyWaiting) {
 }
 
 TEST(Agreement, AModuleIsTrainedByOneDistributedAtATime) {
-  World world = World::join();
-  auto net = net_of(8);
-  struct Shares : torch::nn::Module {
-    explicit Shares(const torch::Tensor& tensor) { register_parameter("part", tensor); }
-  } shares(net[0]->parameters()[1]);
-  {
-    Distributed run = distribute(world, *net, sgd(0.1));
-    EXPECT_TRUE(contains(message_of<ConfigError>([&] { distribute(world, *net, sgd(0.1)); }),
-                         {"'0.weight'", "another Distributed"}));
-    EXPECT_TRUE(contains(message_of<ConfigError>([&] { distribute(world, shares, sgd(0.1)); }),
-                         {"'part'", "another Distributed"}));
-    net->forward(torch::ones({2, 4})).sum().backward();
-    run.step(2);
-  }
-  EXPECT_NO_THROW(distribute(world, *net, sgd(0.1)));
+  on_workers(1, [](World& world) {
+    auto net = net_of(8);
+    struct Shares : torch::nn::Module {
+      explicit Shares(const torch::Tensor& tensor) { register_parameter("part", tensor); }
+    } shares(net[0]->parameters()[1]);
+    {
+      Distributed run = distribute(world, *net, sgd(0.1));
+      EXPECT_TRUE(contains(message_of<ConfigError>([&] { distribute(world, *net, sgd(0.1)); }),
+                           {"'0.weight'", "another Distributed"}));
+      EXPECT_TRUE(contains(message_of<ConfigError>([&] { distribute(world, shares, sgd(0.1)); }),
+                           {"'part'", "another Distributed"}));
+      net->forward(torch::ones({2, 4})).sum().backward();
+      run.step(2);
+    }
+    EXPECT_NO_THROW(distribute(world, *net, sgd(0.1)));
+  });
 }
 
 // The world goes first, or moves elsewhere: training does not care.

@@ -49,40 +49,41 @@ torch::Tensor batch_of(int step, std::int64_t begin, std::int64_t count) {
 }
 
 TEST(Distributed, AloneIsPlainTraining) {
-  torch::manual_seed(1);
-  Branchy mine, plain;
-  {
-    const torch::NoGradGuard no_grad;
-    const auto from = mine->named_parameters();
-    for (auto& each : plain->named_parameters()) each.value().copy_(from[each.key()]);
-  }
-  World world = World::join();
-  Distributed run = distribute(
-      world, *mine,
-      [](std::vector<torch::Tensor> parameters) -> std::unique_ptr<torch::optim::Optimizer> {
-        return std::make_unique<torch::optim::SGD>(parameters,
-                                                   torch::optim::SGDOptions(0.1).momentum(0.9));
-      },
-      0.1);
-  const std::vector<torch::Tensor> trained = trained_by(*plain);
-  torch::optim::SGD optimizer(trained, torch::optim::SGDOptions(0.1).momentum(0.9));
-  for (int step = 0; step < 10; ++step) {
-    const auto x = batch_of(step, 0, 16);
-    mine->forward(x, 1).square().mean().backward();
-    run.step(16);
-    optimizer.zero_grad();
-    plain->forward(x, 1).square().mean().backward();
-    optimizer.step();
-  }
-  const auto got = mine->named_parameters();
-  for (const auto& each : plain->named_parameters()) {
-    if (each.key().rfind("right", 0) == 0)
-      continue;  // unused: torch leaves it alone, so do we (zero gradient)
-    EXPECT_TRUE(torch::equal(got[each.key()], each.value()))
-        << each.key() << (got[each.key()] - each.value()).abs().max();
-  }
-  EXPECT_EQ(run.samples(), 160);
-  EXPECT_EQ(run.steps(), 10);
+  on_workers(1, [](World& world) {
+    torch::manual_seed(1);
+    Branchy mine, plain;
+    {
+      const torch::NoGradGuard no_grad;
+      const auto from = mine->named_parameters();
+      for (auto& each : plain->named_parameters()) each.value().copy_(from[each.key()]);
+    }
+    Distributed run = distribute(
+        world, *mine,
+        [](std::vector<torch::Tensor> parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+          return std::make_unique<torch::optim::SGD>(parameters,
+                                                     torch::optim::SGDOptions(0.1).momentum(0.9));
+        },
+        0.1);
+    const std::vector<torch::Tensor> trained = trained_by(*plain);
+    torch::optim::SGD optimizer(trained, torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 10; ++step) {
+      const auto x = batch_of(step, 0, 16);
+      mine->forward(x, 1).square().mean().backward();
+      run.step(16);
+      optimizer.zero_grad();
+      plain->forward(x, 1).square().mean().backward();
+      optimizer.step();
+    }
+    const auto got = mine->named_parameters();
+    for (const auto& each : plain->named_parameters()) {
+      if (each.key().rfind("right", 0) == 0)
+        continue;  // unused: torch leaves it alone, so do we (zero gradient)
+      EXPECT_TRUE(torch::equal(got[each.key()], each.value()))
+          << each.key() << (got[each.key()] - each.value()).abs().max();
+    }
+    EXPECT_EQ(run.samples(), 160);
+    EXPECT_EQ(run.steps(), 10);
+  });
 }
 
 // Rank r uses the branch that the others do not; some steps use neither. Compared with one process
@@ -157,51 +158,54 @@ TEST(Distributed, StartsFromRank0WithBuffersAndFrozenParameters) {
 }
 
 TEST(Distributed, ASecondBackwardMustBeAnnounced) {
-  World world = World::join();
-  Branchy model;
-  Distributed run = distribute(world, *model, sgd(0.1));
-  const auto backward = [&] { model->forward(batch_of(0, 0, 16), 1).square().mean().backward(); };
-  backward();
-  EXPECT_THROW(backward(), ConfigError);
-  run.step(16);
-  run.accumulate(2);
-  backward();
-  EXPECT_THROW(run.expect(3), ConfigError) << "too late: the step has begun";
-  backward();
-  EXPECT_NO_THROW(run.step(32));
-  EXPECT_THROW(run.step(-1), ConfigError);
+  on_workers(1, [](World& world) {
+    Branchy model;
+    Distributed run = distribute(world, *model, sgd(0.1));
+    const auto backward = [&] { model->forward(batch_of(0, 0, 16), 1).square().mean().backward(); };
+    backward();
+    EXPECT_THROW(backward(), ConfigError);
+    run.step(16);
+    run.accumulate(2);
+    backward();
+    EXPECT_THROW(run.expect(3), ConfigError) << "too late: the step has begun";
+    backward();
+    EXPECT_NO_THROW(run.step(32));
+    EXPECT_THROW(run.step(-1), ConfigError);
+  });
 }
 
 TEST(Distributed, TheUserMayClearGradientsAndReplaceValues) {
-  World world = World::join();
-  torch::manual_seed(3);
-  Branchy model;
-  Distributed run = distribute(world, *model, sgd(1.0));
-  model->zero_grad();
-  for (auto& each : model->parameters()) each.mutable_grad() = torch::Tensor();
-  const auto before = model->tied.detach().clone();
-  model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
-  const auto gradient = model->tied.grad().clone();
-  run.step(16);
-  EXPECT_TRUE(torch::allclose(model->tied, before - gradient));
-  model->tied.set_data(before.clone());  // as torch::load does
-  model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
-  run.step(16);
-  EXPECT_FALSE(torch::equal(model->tied, before)) << "the update went elsewhere";
+  on_workers(1, [](World& world) {
+    torch::manual_seed(3);
+    Branchy model;
+    Distributed run = distribute(world, *model, sgd(1.0));
+    model->zero_grad();
+    for (auto& each : model->parameters()) each.mutable_grad() = torch::Tensor();
+    const auto before = model->tied.detach().clone();
+    model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
+    const auto gradient = model->tied.grad().clone();
+    run.step(16);
+    EXPECT_TRUE(torch::allclose(model->tied, before - gradient));
+    model->tied.set_data(before.clone());  // as torch::load does
+    model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
+    run.step(16);
+    EXPECT_FALSE(torch::equal(model->tied, before)) << "the update went elsewhere";
+  });
 }
 
 TEST(Distributed, TheModuleIsOrdinaryAgainAfterwards) {
-  Branchy model;
-  {
-    World world = World::join();
-    Distributed run = distribute(world, *model, adamw(0.01).weight_decay(0.1).no_decay_1d());
+  on_workers(1, [](World& world) {
+    Branchy model;
+    {
+      Distributed run = distribute(world, *model, adamw(0.01).weight_decay(0.1).no_decay_1d());
+      model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
+      run.step(16);
+    }
+    torch::optim::SGD optimizer(std::vector<torch::Tensor>{model->tied},
+                                torch::optim::SGDOptions(0.1));
     model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
-    run.step(16);
-  }
-  torch::optim::SGD optimizer(std::vector<torch::Tensor>{model->tied},
-                              torch::optim::SGDOptions(0.1));
-  model->forward(batch_of(0, 0, 16), 1).square().mean().backward();
-  EXPECT_NO_THROW(optimizer.step());
+    EXPECT_NO_THROW(optimizer.step());
+  });
 }
 
 TEST(Distributed, ASumOfDoublesKeepsTheirDigits) {
