@@ -33,18 +33,19 @@ class Distributed {
   Distributed(Distributed&&) noexcept;
   Distributed& operator=(Distributed&&) noexcept;
 
-  // flush(), unless an exception is on its way; then the module keeps its values and is an ordinary
-  // module again.
+  // flush(), unless that was the last call or an exception is on its way; then the module keeps its
+  // values and is an ordinary module again.
   ~Distributed();
 
   // Ends a step: averages the gradients (means over this worker's `samples` samples, so that every
   // sample counts the same), updates the parameters and clears the gradients. A worker that has no
-  // samples left while others do calls step(0). Throws IoError when a peer is lost.
+  // samples left while others do calls step(0), or flush(). Throws IoError when a peer is lost.
   void step(std::int64_t samples);
 
   // Says, before backward(), how many samples the coming step will have on this worker. Needed only
   // when the workers' shares change from one step to the next (without it the last step's number is
-  // assumed; ConfigError at the next step if the shares then came out in other proportions).
+  // assumed; ConfigError at the next step or flush() if the shares then came out in other
+  // proportions).
   void expect(std::int64_t samples);
 
   // From now on a step has this many backward passes (gradient accumulation): nothing is sent
@@ -72,8 +73,11 @@ class Distributed {
   // for it.
   bool done(std::int64_t total_samples);
 
-  // Leaves the model that should be evaluated: every update applied on every worker. All workers
-  // call it.
+  // Leaves the model that should be evaluated: every update applied on every worker, equal models,
+  // the same samples(). All workers call it, after step(), perhaps after different numbers of
+  // steps: it says that this worker makes no more until all have come here, and takes part in what
+  // the others still do. Then training may go on. What is written to the parameters between this
+  // and the next step, on all workers, counts.
   void flush();
 
   // flush(), then writes the model's parameters and buffers (floating-point ones averaged over the

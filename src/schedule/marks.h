@@ -19,8 +19,11 @@ class Marks {
   // There are none.
   Marks() = default;
 
-  // The multiples of `every` beyond `samples`; none if `every` is 0.
-  Marks(std::int64_t every, std::int64_t samples) : every_(every), next_(after(samples)) {
+  // The multiples of `every` beyond `samples`, up to `last`; none if `every` is 0. With the samples
+  // at which the run ends as `last`, every worker comes to all marks before it leaves, though some
+  // may have counted more than others by then.
+  Marks(std::int64_t every, std::int64_t samples, std::int64_t last = kNone)
+      : every_(every), last_(last), next_(after(samples)) {
     SKEIN_CHECK(every >= 0 && samples >= 0, "marks every {} samples from {}", every, samples);
   }
 
@@ -36,10 +39,11 @@ class Marks {
  private:
   std::int64_t after(std::int64_t samples) const {
     if (every_ == 0 || samples / every_ >= kNone / every_) return kNone;
-    return (samples / every_ + 1) * every_;
+    const std::int64_t mark = (samples / every_ + 1) * every_;
+    return mark <= last_ ? mark : kNone;
   }
 
-  std::int64_t every_ = 0;
+  std::int64_t every_ = 0, last_ = kNone;
   std::int64_t next_ = kNone;
 };
 

@@ -142,6 +142,7 @@ std::int64_t Gossip::lag() const { return peers_->clock.due(worker_.loop().now()
 // The only time a gradient waits for an averaging.
 Task<> Gossip::catch_up() {
   for (;;) {
+    rethrow();
     const std::int64_t behind = lag();
     most_lag_ = std::max(most_lag_, behind);
     if (behind <= gossip_->options.max_lag || !peers_->pairing.has_company()) co_return;

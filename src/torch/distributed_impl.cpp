@@ -102,9 +102,10 @@ Distributed::Impl::~Impl() {
   });
 }
 
-// The module keeps the last update, which may be on its way still. After a failure nobody waits.
+// The module keeps the last update, which may be on its way still. After a failure nobody waits,
+// nor after a flush: others may have much to do before they come to their ends.
 void Distributed::Impl::flush_last_step() noexcept {
-  if (std::uncaught_exceptions() > 0 || !broken_.empty()) return;
+  if (std::uncaught_exceptions() > 0 || !broken_.empty() || at_rest_) return;
   try {
     flush();
   } catch (...) {  // a lost peer: there is no newer model than this
@@ -161,6 +162,7 @@ bool Distributed::Impl::done(std::int64_t total_samples) {
 void Distributed::Impl::begin_step_once() {
   if (begun_) return;
   begun_ = true;
+  at_rest_ = false;
   if (read_order_) read_order_->stop();
   courier().wait(strategy_->begin_step(expected_));
   gradients_.begin(strategy_->plan(), passes_, strategy_->sends_in_backward(),
@@ -253,7 +255,7 @@ void Distributed::Impl::step(std::int64_t samples) {
 void Distributed::Impl::flush() {
   check_usable();
   wait(strategy_->flush());
-  flushed_ = true;
+  flushed_ = at_rest_ = true;
   all_read();
 }
 

@@ -152,6 +152,7 @@ class Distributed::Impl {
   int unread_count_ = 0;
   Duration read_wait_{};  // in this step
   bool flushed_ = true;   // parameters are those to save, not those to train on
+  bool at_rest_ = false;  // no step has begun since the last flush
 
   std::function<void(AveragedGradients&)> before_update_;
   AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at

@@ -166,6 +166,54 @@ TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
   });
 }
 
+// Passes everything on until a receive on one channel goes wrong, by no fault of a peer.
+class BrokenFabric final : public Fabric {
+ public:
+  BrokenFabric(Fabric& inner, Channel broken)
+      : Fabric(inner.loop()), inner_(inner), broken_(broken) {}
+  std::string name() const override { return inner_.name(); }
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Task<> start_send(const Operation& operation, int peer, Span data) override {
+    return inner_.start_send(operation, peer, data);
+  }
+  Task<> finish_sends(const Operation& operation, int peer) override {
+    return inner_.finish_sends(operation, peer);
+  }
+  Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine) override {
+    co_await inner_.receive_into(operation, peer, into, combine);
+    if (operation.channel == broken_ && rank() == 0 && ++received_ == 3)
+      throw Error("out of paper");
+  }
+
+ private:
+  Fabric& inner_;
+  Channel broken_;
+  int received_ = 0;
+};
+
+// Listeners and exchanges run by themselves: what ends them must not pass unnoticed.
+TEST_P(GossipOf, AnErrorInAJobThatNobodyWaitsForEndsTheRun) {
+  for (const Channel channel : {0, 1}) {
+    const auto outcomes =
+        world().run(size(), [channel, name = strategy()](Fabric& inner) -> Task<> {
+          BrokenFabric fabric(inner, channel);
+          Rank rank(fabric, name, {{"rate", "2"}});
+          std::string error;
+          try {
+            for (int step = 0; step < (fabric.rank() == 0 ? 60 : 12); ++step) {
+              co_await rank.step();
+              if (rank.background->done()) rank.background->rethrow();
+            }
+          } catch (const Error& caught) {
+            error = caught.what();
+          }
+          require(error == (fabric.rank() == 0 ? "out of paper" : ""), "error: " + error);
+        });
+    for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.ok) << outcome.error;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, GossipOf,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(3, 4),
                                           testing::Values("gossip", "acid")),

@@ -84,7 +84,7 @@ struct Training {
 Task<> train(Fabric& fabric, const std::string& name, Training& run) {
   Trainee trainee(fabric, name);
   const auto rank = static_cast<std::size_t>(fabric.rank());
-  Marks marks(run.every, 0);
+  Marks marks(run.every, 0, run.budget);
   while (trainee.done() < run.budget) {
     co_await trainee.step(run.batch);
     while (marks.due(trainee.done())) {

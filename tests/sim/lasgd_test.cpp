@@ -389,5 +389,21 @@ TEST(LocalSteps, EndWhateverThePeriod) {
   }
 }
 
+// Memory without contents is no reason to take one strategy for the other: rounds are on their way
+// while steps are made, and flush() ends when all are counted.
+TEST(TimeOnly, LasgdCountsEverySampleAndLocalToo) {
+  for (const char* strategy : {"lasgd", "local"}) {
+    Scenario scenario =
+        hand_scenario(3, plain_network(kByteAtNanosecond, 20us), hand_profile(2, 200us, 300us), 20);
+    scenario.strategy = strategy;
+    scenario.speeds = {1, 1.7, 3.1};
+    const Report report = simulate(scenario, nullptr);
+    ASSERT_TRUE(report.completed()) << strategy;
+    std::int64_t computed = 0;
+    for (const WorkerReport& worker : report.workers) computed += worker.figures.samples;
+    EXPECT_EQ(report.samples, computed) << strategy;
+  }
+}
+
 }  // namespace
 }  // namespace skein::sim

@@ -32,6 +32,16 @@ TEST(Marks, AreSkippedByASampleCountThatIsBeyondThem) {
   EXPECT_EQ(marks.next(), 600);
 }
 
+TEST(Marks, AreNotBeyondTheEndOfTheRun) {
+  Marks marks(100, 0, 250);
+  marks.pass(100);
+  EXPECT_TRUE(marks.due(200));
+  marks.pass(230);
+  EXPECT_FALSE(marks.due(300));
+  EXPECT_EQ(Marks(100, 0, 99).next(), Marks::kNone);
+  EXPECT_EQ(Marks(100, 0, 100).next(), 100);
+}
+
 TEST(Marks, EndWhereNumbersDo) {
   Marks marks(Marks::kNone / 2, 0);
   EXPECT_TRUE(marks.due(Marks::kNone / 2));
