@@ -44,15 +44,6 @@ SKEIN_CLONES void mix_loop(float* __restrict x, float* __restrict y, float c, fl
   }
 }
 
-SKEIN_CLONES void swap_scaled_loop(float* __restrict x, float a, float* __restrict y,
-                                   std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const float old_x = x[i];
-    x[i] = a * y[i];
-    y[i] = old_x;
-  }
-}
-
 // y = ((y + x0) + x1) + … of `Count` vectors, from element `start` of each.
 template <std::size_t Count>
 [[gnu::always_inline]] inline void add_some(float* __restrict y, const float* const* x,
@@ -178,10 +169,6 @@ void add_difference(Span x, Span a, Span s) {
 }
 
 void mix(Span x, Span y, float c, float s) { mix_loop(x.data, y.data, c, s, common_count(x, y)); }
-
-void swap_scaled(Span x, float a, Span y) {
-  swap_scaled_loop(x.data, a, y.data, common_count(x, y));
-}
 
 double squared_norm(Span x) {
   Lanes lanes;

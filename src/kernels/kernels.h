@@ -27,9 +27,6 @@ void add_difference(Span x, Span a, Span s);
 // x' = c x + s y and y' = s x + c y, both from the old values.
 void mix(Span x, Span y, float c, float s);
 
-// x' = a y and y' = x, both from the old values.
-void swap_scaled(Span x, float a, Span y);
-
 // Accumulated in double precision, so accurate for any length; the order is fixed, so that equal
 // vectors have equal norms everywhere.
 double squared_norm(Span x);

@@ -40,37 +40,24 @@ Abs::Abs(Worker& worker, const Options& options)
     : Strategy(worker),
       options_(options),
       plan_(worker.arena(), Fusion::whole()),
+      gathered_(worker.size() > 1 ? worker.arena().plane("gathered") : Span{}),
       sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
       round_(worker, {sum_}, kGradients, kNotes) {}
-
-// Micro-batches of one size need no pass over the gradients; before one of another size those
-// gathered so far are brought to its unit.
-Task<> Abs::expect(std::int64_t samples) {
-  expected_ = samples;
-  if (worker_.size() == 1 || samples <= 0) co_return;
-  const auto unit = static_cast<float>(samples);
-  if (batch_.samples > 0 && unit != unit_) scale(worker_.arena().gradients(), unit_ / unit);
-  unit_ = unit;
-}
 
 Task<> Abs::begin_step(std::int64_t) {
   in_step_ = true;
   co_return;
 }
 
-void Abs::gathered(std::int64_t samples) {
-  // The first micro-batch of a round fixes its unit even where nobody knew it before.
-  if (expected_ == kUnknown && batch_.samples == 0 && samples > 0)
-    unit_ = static_cast<float>(samples);
-  else if (samples > 0 && static_cast<float>(samples) != unit_)
-    throw ConfigError(fmt::format(
-        "a micro-batch of {} samples came after ones of {}: its gradients were weighted wrongly. "
-        "Say expect(samples) before backward() when batch sizes change",
-        samples, unit_));
-  expected_ = kUnknown;
-  batch_.samples += samples;
-  batch_.micro_batches += samples > 0 ? 1 : 0;
+// Until here the step's gradients are the user's, who may look at them, change and clear them. So
+// what was gathered before lies elsewhere.
+void Abs::gather(std::int64_t samples) {
   batch_.round = rounds_;
+  if (samples == 0) return;
+  axpy(gathered_, static_cast<float>(samples), worker_.arena().gradients());
+  fill(worker_.arena().gradients(), 0);
+  batch_.samples += samples;
+  ++batch_.micro_batches;
 }
 
 Task<> Abs::end_step(std::int64_t samples) {
@@ -80,41 +67,51 @@ Task<> Abs::end_step(std::int64_t samples) {
     co_await update(samples, 1);
     co_return;
   }
-  gathered(samples);
+  gather(samples);
   const bool wait = samples == 0 || batch_.micro_batches >= options_.max_micro_batches;
   if (round_.posted() && !round_.arrived() && !wait) co_return;
   co_await end_round();
 }
 
-// What was gathered goes out, and what came back, if anything did, takes its place in the gradients
-// plane.
+// What was gathered goes out.
 void Abs::send_batch(bool settling) {
-  swap_scaled(sum_, unit_, worker_.arena().gradients());
+  copy(sum_, gathered_);
+  fill(gathered_, 0);
   if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
   const bool carries = sent_.samples > 0 || !settling;
-  round_.post({.samples = sent_.samples, .settling = settling ? 1 : 0, .carries = carries ? 1 : 0});
+  sent_decision_ = worker_.decision;
+  round_.post({.samples = sent_.samples,
+               .figure = static_cast<double>(sent_decision_),
+               .settling = settling ? 1 : 0,
+               .carries = carries ? 1 : 0});
 }
 
 Task<> Abs::end_round() {
   std::optional<RoundNotes> sum;
-  if (round_.posted()) sum = co_await round_.take();
+  if (round_.posted()) sum = co_await take_round();
   const std::int64_t age = rounds_ - sent_.round;
   send_batch();
   if (sum) co_await apply(*sum, age);
   if (worker_.progress.steps < options_.warmup_rounds) co_await catch_up(0);
 }
 
-// Waits for the sum that is on its way and applies it. What was gathered since stays.
-Task<RoundNotes> Abs::catch_up(std::int64_t age) {
+// Waits for the sum that is on its way, and leaves it in the gradients plane.
+Task<RoundNotes> Abs::take_round() {
   const RoundNotes sum = co_await round_.take();
-  const Span gradients = worker_.arena().gradients();
-  if (sum.samples > 0) {
-    swap_scaled(sum_, 1, gradients);
-    co_await apply(sum, age);
-    swap_scaled(sum_, 1, gradients);
-  }
+  if (sum.figure != static_cast<double>(sent_decision_ * worker_.size()))
+    throw ConfigError(
+        "before_update() did not decide the same on all workers, so their models are no longer "
+        "equal. Decide by what it is shown, or by what all workers know");
+  if (sum.samples > 0) copy(worker_.arena().gradients(), sum_);
+  co_return sum;
+}
+
+// The same, and applies it. What was gathered since stays.
+Task<RoundNotes> Abs::catch_up(std::int64_t age) {
+  const RoundNotes sum = co_await take_round();
+  co_await apply(sum, age);
   co_return sum;
 }
 

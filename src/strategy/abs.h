@@ -37,7 +37,6 @@ class Abs final : public Strategy {
 
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
-  Task<> expect(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
   Task<> end_step(std::int64_t samples) override;
@@ -52,16 +51,17 @@ class Abs final : public Strategy {
  private:
   enum : Channel { kGradients, kNotes };
 
-  // What is gathered at the present weights. The gradients plane holds Σ samples · gradient / unit.
+  // What is gathered at the present weights: Σ samples · gradient.
   struct Batch {
     std::int64_t samples = 0;
     std::int64_t micro_batches = 0;
     std::int64_t round = 0;  // in which it was computed
   };
 
-  void gathered(std::int64_t samples);
+  void gather(std::int64_t samples);
   void send_batch(bool settling = false);
   Task<> end_round();
+  Task<RoundNotes> take_round();
   Task<RoundNotes> catch_up(std::int64_t age);
   Task<> apply(const RoundNotes& sum, std::int64_t age);
   Task<> update(std::int64_t samples, float gradient_scale);
@@ -69,11 +69,11 @@ class Abs final : public Strategy {
 
   Options options_;
   BucketPlan plan_;
-  Span sum_;  // the plane on its way
+  Span gathered_;  // of the batch
+  Span sum_;       // the plane on its way
   Round round_;
-  float unit_ = 1;
-  std::int64_t expected_ = kUnknown;
-  bool in_step_ = false;  // gradients of a micro-batch come that is not counted yet
+  int sent_decision_ = 0;  // see Worker
+  bool in_step_ = false;   // gradients of a micro-batch come that is not counted yet
   Batch batch_, sent_;
   std::int64_t rounds_ = 0;
 

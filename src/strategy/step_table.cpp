@@ -47,6 +47,7 @@ void StepTable::start(std::int64_t samples, bool waits) {
   cell(worker_.rank(), kSecondsPerSample) = static_cast<float>(worker_.meters.seconds_per_sample);
   const int flags = (worker_.wants_to_stop ? kStop : 0) | (waits ? kWaits : 0);
   cell(worker_.rank(), kFlags) = static_cast<float>(flags);
+  cell(worker_.rank(), kDecision) = static_cast<float>(worker_.decision);
   // What is told is for a step.
   if (worker_.rank() == 0 && !waits) cell(0, kTold) = static_cast<float>(std::exchange(told_, 0));
   // The first step fixes the reference; until it is over the ranks have not heard of each other, so
@@ -68,7 +69,17 @@ Task<> StepTable::finish() {
   co_await exchange_->join();
   exchange_ = ScopedJob();
   check_last_step();
+  check_decisions();
   read_rows();
+}
+
+void StepTable::check_decisions() {
+  for (int r = 1; r < worker_.size(); ++r)
+    if (cell(r, kDecision) != cell(0, kDecision))
+      throw ConfigError(fmt::format(
+          "step {}: before_update() did not decide the same on ranks 0 and {}, so their models are "
+          "no longer equal. Decide by what it is shown, or by what all workers know",
+          worker_.progress.steps, r));
 }
 
 void StepTable::read_rows() {

@@ -20,7 +20,8 @@ class StepTable {
 
   // Waits for it. Then weight() and speeds() are those of the step, and global progress is up to
   // date. Throws ConfigError, the same on all ranks, if in the step before, samples came out in
-  // other proportions than were announced: that average was weighted wrongly.
+  // other proportions than were announced: that average was weighted wrongly. Or if before_update()
+  // did not decide the same on all ranks.
   Task<> finish();
 
   // Whether in the last exchange all ranks waited, so that there is no step.
@@ -54,6 +55,7 @@ class StepTable {
     kSecondsPerSample = kComputed + kCountParts,
     kFlags,
     kTold,
+    kDecision,
     kColumns
   };
 
@@ -67,6 +69,7 @@ class StepTable {
     return memory_->span().at({static_cast<std::size_t>(rank) * kColumns + column, kCountParts});
   }
   void check_last_step();
+  void check_decisions();
   [[noreturn]] void refuse(const std::vector<std::int64_t>& announced,
                            const std::vector<std::int64_t>& computed) const;
   void read_rows();

@@ -1,5 +1,6 @@
 #include "strategy/worker.h"
 
+#include <bit>
 #include <cmath>
 
 #include "kernels/kernels.h"
@@ -11,6 +12,12 @@ namespace {
 
 // Weight of the newest step in the smoothed compute time: follows a change within a few steps.
 constexpr double kNewest = 0.3;
+
+// From 1 to 4095. A skipped step is one, whatever its factor.
+int digest(float factor, bool skipped) {
+  const std::uint32_t word = skipped ? 1 : std::bit_cast<std::uint32_t>(factor) + 2;
+  return static_cast<int>((word * 2654435761U >> 8) % 4095) + 1;
+}
 
 }  // namespace
 
@@ -29,6 +36,7 @@ Task<> Worker::prepare(UpdateContext& context, double squared_norm) {
     co_await before_update(gradients);
     context.gradient_scale *= static_cast<float>(gradients.factor());
     context.skip = gradients.skipped();
+    decision = digest(static_cast<float>(gradients.factor()), gradients.skipped());
   }
   if (clip_ > 0) context.gradient_scale = clipped(context.gradient_scale, squared_norm, clip_);
 }

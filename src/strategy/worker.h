@@ -97,6 +97,10 @@ class Worker {
   // ends when the user's own thread has done it.
   std::function<Task<>(AveragedGradients&)> before_update;
 
+  // What came of `before_update` last, as a digest of 12 bits; 0 before. Workers that share updates
+  // compare it, since one that decided otherwise would have another model.
+  int decision = 0;
+
   Progress progress;
   Meters meters;
   std::int64_t budget = 0;  // samples at which the run ends; 0: unknown

@@ -186,6 +186,11 @@ TEST_P(Strategies, TheUserMaySkipAStep) {
   });
 }
 
+Task<> skip(AveragedGradients& gradients) {
+  gradients.skip();
+  co_return;
+}
+
 // What takes a peer to be seen.
 class StrategiesOfPeers : public Strategies {};
 
@@ -218,6 +223,24 @@ TEST_P(Strategies, NeedsNoAnnouncementWhileSharesStayInProportion) {
 TEST_P(Strategies, WithoutOverlapGivesTheSame) {
   equals_reference({{"overlap", "false"}}, 0, true,
                    [](int step, int rank) { return 1 + step * rank; });
+}
+
+// One rank skips the second step and the others do not: all of them learn of it.
+TEST_P(StrategiesOfPeers, RefusesUsersWhoDecideDifferently) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {});
+    rank.worker.before_update = clip_to_one;
+    co_await rank.step(5, 5, 1);
+    if (fabric.rank() == 1) rank.worker.before_update = skip;
+    co_await rank.step(5, 5, 2);
+    bool refused = false;
+    try {
+      co_await rank.strategy->flush();
+    } catch (const ConfigError&) {
+      refused = true;
+    }
+    if (!refused) throw Error("nobody noticed");
+  });
 }
 
 TEST_P(StrategiesOfPeers, RefusesSharesThatDifferFromThoseAnnounced) {

@@ -174,7 +174,7 @@ TEST(Agreement, BuffersKeepTheirPrecision) {
     }
     torch::Tensor exact, half;
   };
-  for (const int workers : {1})
+  for (const int workers : {1, 2})
     on_workers(workers, [](World& world) {
       Counting net;
       Distributed run = distribute(world, net, sgd(0.1));

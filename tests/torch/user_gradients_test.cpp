@@ -215,6 +215,19 @@ TEST_P(BeforeUpdate, RunsOnTheUsersThreadAndMayUseTheWorld) {
   });
 }
 
+TEST_P(BeforeUpdate, WorkersThatDecideDifferentlyAllLearnOfIt) {
+  if (std::string(GetParam().name) == "local") return;  // each has a model of its own
+  test::as_workers(3, [](World world) {
+    int calls = 0;
+    const auto train = [&] {
+      trained(world, sgd(0.1), [&](AveragedGradients& g) {
+        if (++calls == 3 && world.rank() == 1) g.skip();
+      });
+    };
+    EXPECT_TRUE(contains(test::message_of<ConfigError>(train), {"before_update()", "decide"}));
+  });
+}
+
 TEST_P(BeforeUpdate, WhatItThrowsComesOutOfTheStep) {
   on_workers(2, [](World& world) {
     EXPECT_THROW(trained(world, sgd(0.1), [](auto&) { throw std::logic_error("enough"); }),
