@@ -1,6 +1,8 @@
 // skein train: as launcher of worker processes, or as one of them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -47,6 +49,9 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 int launch_workers(const Invocation& invocation, const TrainOptions& options) {
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
+  launch.stopped_limit =
+      std::min(launch.stopped_limit,
+               std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   if (options.overwrite) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };

@@ -163,9 +163,9 @@ class Turn {
 }  // namespace
 
 const char* phase_name(Phase phase) {
-  static constexpr std::array names{"starting", "loading data", "forward",    "backward",
-                                    "waiting",  "update",       "evaluating", "saving",
-                                    "done",     "failed",       "has left"};
+  static constexpr std::array names{
+      "starting", "loading data", "forward", "backward", "waiting", "update",         "evaluating",
+      "saving",   "done",         "failed",  "has left", "flush",   "loading a model"};
   const auto index = static_cast<std::size_t>(phase);
   return index < names.size() ? names[index] : "unknown";
 }
@@ -308,10 +308,13 @@ void Board::set_step(std::int64_t step, std::int64_t samples) {
   });
 }
 
-void Board::set_phase(Phase phase) {
+Phase Board::set_phase(Phase phase) {
+  auto before = Phase::starting;
   memory_->write([&](Fields& mine, Time) {
-    if (static_cast<Phase>(get(mine.phase)) != Phase::failed) put(mine.phase, phase);
+    before = static_cast<Phase>(get(mine.phase));
+    if (before != Phase::failed) put(mine.phase, phase);
   });
+  return before;
 }
 
 void Board::set_waiting(int peer, std::string_view operation) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,9 @@ enum class Phase : std::int32_t {
   saving,
   done,
   failed,
-  left  // the worker has given up its World
+  left,  // the worker has given up its World
+  flushing,
+  loading
 };
 
 const char* phase_name(Phase phase);
@@ -81,7 +84,7 @@ class Board {
 
   void sign_in();  // leaves this process's pid; one that had left is back
   void set_step(std::int64_t step, std::int64_t samples);
-  void set_phase(Phase phase);
+  Phase set_phase(Phase phase);                            // returns the one before
   void set_waiting(int peer, std::string_view operation);  // peer -1: not for one rank
   void clear_waiting();
 
@@ -101,6 +104,23 @@ class Board {
   struct Memory;
   explicit Board(std::unique_ptr<Memory> memory);
   std::unique_ptr<Memory> memory_;
+};
+
+// A phase within another: that one is shown again afterwards. If an exception ends it, it was what
+// the worker was doing when it failed, and stays.
+class PhaseScope {
+ public:
+  PhaseScope(Board& board, Phase phase) : board_(board), before_(board.set_phase(phase)) {}
+  ~PhaseScope() {
+    if (std::uncaught_exceptions() == exceptions_) board_.set_phase(before_);
+  }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  Board& board_;
+  Phase before_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace skein

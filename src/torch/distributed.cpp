@@ -96,6 +96,7 @@ bool Distributed::done(std::int64_t total_samples) { return impl_->done(total_sa
 void Distributed::flush() { impl_->flush(); }
 
 void Distributed::save(const std::string& path) {
+  const PhaseScope phase(impl_->world().impl().board(), Phase::saving);
   flush();
   const auto tensors = impl_->tensors_to_save();
   impl_->world().impl().write_once([&] { write_safetensors(path, tensors); });
@@ -103,6 +104,7 @@ void Distributed::save(const std::string& path) {
 }
 
 void Distributed::load(const std::string& path) {
+  const PhaseScope phase(impl_->world().impl().board(), Phase::loading);
   flush();  // so that what is read takes the place of all that a strategy holds
   load_into_module(impl_->module(), read_safetensors(path));
 }

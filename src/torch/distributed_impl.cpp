@@ -254,6 +254,7 @@ void Distributed::Impl::step(std::int64_t samples) {
 
 void Distributed::Impl::flush() {
   check_usable();
+  const PhaseScope phase(world_.impl().board(), Phase::flushing);
   wait(strategy_->flush());
   flushed_ = at_rest_ = true;
   all_read();

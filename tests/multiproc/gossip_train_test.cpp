@@ -110,6 +110,59 @@ TEST_P(GossipTraining, AWorkerThatIsAwayTooLongWritesNothing) {
   EXPECT_FALSE(result["per_worker"][1].contains("lost"));
 }
 
+// Nobody lets it go on: it alone is lost, and the launcher does not wait for it for ever.
+TEST_P(GossipTraining, EndsWithoutOneThatStaysStopped) {
+  const auto run = start("1500", {"--deadline", "2s"});
+  const std::vector<pid_t> workers = children_of(*run);
+  ASSERT_EQ(workers.size(), 5u);
+  ::kill(workers[1], SIGSTOP);
+  const Finished end = run->wait(100s);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("rank 1 was stopped"), std::string::npos) << end.err;
+  const Json result = json_of(folder / "run.json");
+  for (std::size_t rank = 0; rank < 5; ++rank)
+    EXPECT_EQ(result["per_worker"][rank].contains("lost"), rank == 1) << result["per_worker"];
+  EXPECT_NE(end.out.find("lost rank 1"), std::string::npos) << end.out;
+}
+
+// Started by torchrun, workers share no board with a launcher.
+TEST_P(GossipTraining, AWorkerOfTorchrunThatIsAwayTooLongWritesNothing) {
+  constexpr int kSize = 3;
+  for (const int stopped : {0, 2}) {
+    const std::string out = folder / ("torchrun-" + std::to_string(stopped));
+    std::vector<std::unique_ptr<Process>> workers;
+    for (int rank = 0; rank < kSize; ++rank)
+      workers.push_back(std::make_unique<Process>(
+          command({"--strategy", GetParam(), "--model", "cnn", "--lr", "0.02", "--batch", "4",
+                   "--samples", "1500", "--emulate-step", "12ms", "--deadline", "2s", "--out", out,
+                   "--json", out + ".json"}),
+          Process::Environment{{"RANK", std::to_string(rank)},
+                               {"LOCAL_RANK", std::to_string(rank)},
+                               {"WORLD_SIZE", std::to_string(kSize)},
+                               {"LOCAL_WORLD_SIZE", std::to_string(kSize)},
+                               {"MASTER_ADDR", "localhost"},
+                               {"MASTER_PORT", "29500"},
+                               {"TORCHELASTIC_RUN_ID", out}}));
+    ASSERT_TRUE(
+        eventually([&] { return count(contents(out + "/metrics.jsonl"), "\n") > 10; }, 60s));
+    ::kill(workers[static_cast<std::size_t>(stopped)]->pid(), SIGSTOP);
+    for (int rank = 0; rank < kSize; ++rank)
+      if (rank != stopped) {
+        const Finished end = workers[static_cast<std::size_t>(rank)]->wait(100s);
+        EXPECT_EQ(end.code, 0) << rank << end.err;
+      }
+    const std::string model = contents(out + "/model.safetensors"), json = contents(out + ".json");
+    EXPECT_FALSE(model.empty());
+    EXPECT_FALSE(json.empty());
+    ::kill(workers[static_cast<std::size_t>(stopped)]->pid(), SIGCONT);
+    const Finished end = workers[static_cast<std::size_t>(stopped)]->wait(100s);
+    EXPECT_EQ(end.code, 1) << end.err;
+    EXPECT_NE(end.err.find("gone on without this worker"), std::string::npos) << end.err;
+    EXPECT_TRUE(contents(out + "/model.safetensors") == model) << "written over";
+    EXPECT_EQ(contents(out + ".json"), json) << "written over";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Strategies, GossipTraining, ::testing::Values("gossip", "acid"));
 
 TEST(GossipTrainingErrors, AreNamed) {

@@ -95,6 +95,28 @@ TEST(Board, TheFirstFailureStays) {
   EXPECT_EQ(record.operation, "all_gather");
 }
 
+TEST(Board, ShowsThePhaseWithinAPhaseAndThatInWhichAnErrorCame) {
+  Board board = Board::create(1);
+  board.set_phase(Phase::forward);
+  {
+    const PhaseScope saving(board, Phase::saving);
+    {
+      const PhaseScope flushing(board, Phase::flushing);
+      EXPECT_STREQ(phase_name(board.read(0).phase), "flush");
+    }
+    EXPECT_EQ(board.read(0).phase, Phase::saving);
+  }
+  EXPECT_EQ(board.read(0).phase, Phase::forward);
+  try {
+    const PhaseScope loading(board, Phase::loading);
+    throw Error("no such file");
+  } catch (const Error& error) {
+    board.fail(error.what());
+  }
+  EXPECT_EQ(board.read(0).failed_in, Phase::loading);
+  EXPECT_STREQ(phase_name(Phase::loading), "loading a model");
+}
+
 TEST(Board, KeepsWhatIsKnownOfAWorkerThatLeaves) {
   auto clock = std::make_shared<ManualClock>();
   Board board = Board::create(1, 0, clock);
