@@ -120,14 +120,16 @@ void remove_run(const fs::path& out) {
 }
 
 void remove_logs(const fs::path& out) {
-  std::vector<fs::path> found;
+  std::vector<fs::path> logs, folders;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(out / "logs", none)) {
+  for (const auto& entry : fs::recursive_directory_iterator(out / "logs", none)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank-") && name.find(".log") != std::string::npos)
-      found.push_back(entry.path());
+    if (entry.is_directory() && name.starts_with("earlier-")) folders.push_back(entry.path());
+    if (entry.is_regular_file() && name.starts_with("rank-") && name.ends_with(".log"))
+      logs.push_back(entry.path());
   }
-  for (const fs::path& each : found) fs::remove(each);
+  for (const fs::path& each : logs) fs::remove(each);
+  for (const fs::path& each : folders) fs::remove(each, none);  // unless it holds something else
 }
 
 }  // namespace skein

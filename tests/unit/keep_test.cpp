@@ -158,15 +158,16 @@ TEST_F(Keep, RemovingARunLeavesWhatIsNotItsOwn) {
   save(8);
   fs::create_directories(out / "checkpoints/unfinished-16");
   fs::create_directories(out / "checkpoints/best");
-  fs::create_directories(out / "logs");
+  fs::create_directories(out / "logs/earlier-1");
   for (const char* mine : {"notes.txt", "checkpoints/best/notes.txt", "logs/notes.txt"})
     overwrite(out / mine, "mine");
   for (const char* its : {"metrics.jsonl", "model.safetensors", "model.safetensors.tmp-12",
-                          "logs/rank-0.log", "logs/rank-12.log"})
+                          "logs/rank-0.log", "logs/earlier-1/rank-12.log"})
     overwrite(out / its, "its");
   remove_run(out);
   remove_logs(out);
   EXPECT_FALSE(holds_run(out));
+  EXPECT_FALSE(fs::exists(out / "logs/earlier-1"));
   std::vector<std::string> left;
   for (const auto& entry : fs::recursive_directory_iterator(out))
     if (entry.is_regular_file()) left.push_back(fs::relative(entry.path(), out).string());
