@@ -94,7 +94,7 @@ def train(skein, out, name, options, progress):
     folder = out / name.replace(", ", "-").replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--json", str(folder / "result.json")]
+    command = [skein, "train", *options, "--quiet", "--out", str(folder), "--overwrite", "--json", str(folder / "result.json")]
     began = time.monotonic()
     progress.begin(name)
     child = subprocess.Popen(command)
@@ -110,7 +110,7 @@ def train(skein, out, name, options, progress):
     if child.returncode != 0:
         sys.exit(f"{name}: exit code {child.returncode} from: {' '.join(command)}")
     result = json.loads((folder / "result.json").read_text())
-    return {**result, "name": name, "typed": " ".join(command), "points": evaluations(folder)}
+    return {**result, "name": name, "typed": shlex.join(command), "points": evaluations(folder)}
 
 
 def size(count):
