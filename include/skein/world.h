@@ -15,7 +15,8 @@ struct JoinOptions {
   // How workers reach each other. "local": processes of one host. The only one in this build.
   std::string fabric = "local";
 
-  // The longest that any operation waits for a peer, joining included.
+  // The longest silence of a peer that an operation waits through; and the longest wait for all to
+  // join. Messages that move and steps that are made end a silence.
   std::chrono::nanoseconds patience = std::chrono::seconds(60);
 
   // Makes one host behave like hosts on a slow network: every worker has a full-duplex link of this

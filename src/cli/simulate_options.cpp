@@ -90,7 +90,7 @@ void SimulateOptionReader::declare_cluster() {
   options_.text("--links", links_, "FILE",
                 "links between hosts that are worse: lines of FROM TO BANDWIDTH [LATENCY]");
   shared_.declare_link();
-  options_.duration("--deadline", job_.deadline, "longest wait for another worker");
+  options_.duration("--deadline", job_.deadline, "longest silence of another worker");
   options_.text("--faults", faults_, "LIST",
                 "what goes wrong, separated by ';': crash:rank=3,at=2s; vanish, restart, pause, "
                 "partition, delay, slow; random:count=3,within=10s");

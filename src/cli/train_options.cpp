@@ -43,7 +43,7 @@ void TrainOptionReader::declare_workers() {
                    "worker processes on this host (under torchrun, mpirun, srun: theirs)");
   options_.text("--fabric", job_.fabric, "NAME", "what joins them: local (one host)");
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");
-  options_.duration("--deadline", job_.deadline, "longest wait for another worker");
+  options_.duration("--deadline", job_.deadline, "longest silence of another worker");
 }
 
 void TrainOptionReader::declare_length() {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "fabric/collectives.h"
 #include "fabric/half.h"
@@ -29,8 +31,22 @@ Range shard(std::size_t count, int size, int rank) {
 }
 
 std::string describe(const Operation& operation) {
-  return fmt::format("{} (channel {}, operation {})", operation.name, operation.channel,
-                     operation.sequence);
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWords{
+      {{"reduce_scatter", "summing over all workers, to each its part (reduce_scatter)"},
+       {"all_gather", "collecting the parts of all workers (all_gather)"},
+       {"all_reduce", "summing over all workers (all_reduce)"},
+       {"all_reduce_small", "adding up figures of all workers (all_reduce)"},
+       {"broadcast", "handing out one worker's values (broadcast)"},
+       {"barrier", "waiting for all workers (barrier)"}}};
+  for (const auto& [name, words] : kWords)
+    if (operation.name == name) return std::string(words);
+  return operation.name;
+}
+
+std::string too_late(const Operation& operation, int peer) {
+  return operation.limit.by_silence()
+             ? fmt::format("{}: rank {} has been silent for too long", describe(operation), peer)
+             : fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer);
 }
 
 struct Fabric::Turns {
@@ -42,52 +58,73 @@ struct Fabric::Turns {
   Signal changed;
 };
 
-Fabric::Fabric(Loop& loop) : loop_(loop) {
-  for (auto& turns : turns_) turns = std::make_unique<Turns>(loop);
-}
+Fabric::Fabric(Loop& loop) : loop_(loop) {}
 
 Fabric::~Fabric() = default;
 
 std::optional<bool> Fabric::expel(int) { return std::nullopt; }
 bool Fabric::expelled(int) const { return false; }
 
-Operation Fabric::begin(const char* name, Channel channel, Deadline deadline) {
-  SKEIN_CHECK(channel >= 0 && channel < kChannels, "channel {} of {}", channel, kChannels);
-  return {name, channel, turns_[static_cast<std::size_t>(channel)]->started++, deadline};
+Channel Fabric::allot_channels() {
+  if (next_channels_ + kChannelBlock > kMostChannels)
+    throw ConfigError(fmt::format(
+        "{} models have been distributed in this run: a run takes no more, since each keeps its "
+        "channels to the end",
+        kMostChannels / kChannelBlock - 1));
+  next_channels_ += kChannelBlock;
+  return next_channels_ - kChannelBlock;
+}
+
+Fabric::Turns& Fabric::turns(Channel channel) {
+  SKEIN_CHECK(channel >= 0 && channel < kMostChannels, "channel {} of {}", channel, kMostChannels);
+  const auto at = static_cast<std::size_t>(channel);
+  if (turns_.size() <= at) turns_.resize(at + 1);
+  if (!turns_[at]) turns_[at] = std::make_unique<Turns>(loop_);
+  return *turns_[at];
+}
+
+Operation Fabric::begin(const char* name, Channel channel, Limit limit) {
+  return {name, channel, turns(channel).started++, limit};
 }
 
 // Ends the turn however the operation ends; an operation that did not succeed breaks its channel,
 // since peers will go on with it and the order would no longer agree.
 class Fabric::Turn {
  public:
-  Turn(Turns& turns, const Operation& operation) : turns_(turns), operation_(operation) {}
+  Turn(Fabric& fabric, Turns& turns, const Operation& operation)
+      : fabric_(fabric), turns_(turns), operation_(operation) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (!succeeded && turns_.broken.empty()) turns_.broken = describe(operation_);
+    if (!succeeded) {
+      if (turns_.broken.empty()) turns_.broken = describe(operation_);
+      fabric_.give_up_sends(operation_);
+    }
     ++turns_.serving;
     turns_.changed.notify_all();
   }
   bool succeeded = false;
 
  private:
+  Fabric& fabric_;
   Turns& turns_;
   const Operation& operation_;
 };
 
 Task<> Fabric::in_turn(Operation operation, Task<> body) {
-  Turns& turns = *turns_[static_cast<std::size_t>(operation.channel)];
+  Turns& turns = this->turns(operation.channel);
   // A wait that is called off here breaks the channel too, and later operations with it.
   try {
-    // Past the deadline the operation before gets a moment to end by itself: its error names a
-    // peer.
+    // The operations before end by themselves, and one that waits for a silent peer says which.
+    // Past a deadline they get a moment to do so.
     bool late = false;
+    const Deadline deadline = operation.limit.by_silence() ? kNever : operation.limit.end({}, {});
     while (turns.serving != operation.sequence && turns.broken.empty()) {
-      if (co_await turns.changed.wait(late ? loop_.now() + kGrace : operation.deadline)) continue;
+      const bool changed = co_await turns.changed.wait(late ? loop_.now() + kGrace : deadline);
+      if (changed) continue;
       if (late)
-        throw IoError(fmt::format(
-            "{} did not start by its deadline: an earlier operation on the channel goes on",
-            describe(operation)));
+        throw IoError(fmt::format("{} did not start by its deadline: an earlier operation goes on",
+                                  describe(operation)));
       late = true;
     }
   } catch (...) {
@@ -96,10 +133,10 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
     throw;
   }
   if (!turns.broken.empty())
-    throw IoError(fmt::format("{} cannot run: {} on the same channel did not end well",
-                              describe(operation), turns.broken),
+    throw IoError(fmt::format("{} cannot run: {} before it did not end well", describe(operation),
+                              turns.broken),
                   turns.broken_by);
-  Turn turn(turns, operation);
+  Turn turn(*this, turns, operation);
   try {
     co_await body;
   } catch (const IoError& error) {
@@ -109,71 +146,48 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
   turn.succeeded = true;
 }
 
-Task<> Fabric::reduce_scatter(Channel channel, Span buffer, Deadline deadline, Wire wire) {
+Task<> Fabric::reduce_scatter(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
-  const Operation operation = begin("reduce_scatter", channel, deadline);
+  const Operation operation = begin("reduce_scatter", channel, limit);
   Task<> body = wire == Wire::bf16 ? half_reduce_scatter(*this, operation, buffer)
                                    : run_reduce_scatter(operation, buffer);
   co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_gather(Channel channel, Span buffer, Deadline deadline, Wire wire) {
+Task<> Fabric::all_gather(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
-  const Operation operation = begin("all_gather", channel, deadline);
+  const Operation operation = begin("all_gather", channel, limit);
   Task<> body = wire == Wire::bf16 ? half_all_gather(*this, operation, buffer)
                                    : run_all_gather(operation, buffer);
   co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_reduce(Channel channel, Span buffer, Deadline deadline, Wire wire) {
+Task<> Fabric::all_reduce(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
-  const Operation operation = begin("all_reduce", channel, deadline);
+  const Operation operation = begin("all_reduce", channel, limit);
   Task<> body = wire == Wire::bf16 ? half_all_reduce(*this, operation, buffer)
                                    : run_all_reduce(operation, buffer);
   co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_reduce_small(Channel channel, Span buffer, Deadline deadline) {
+Task<> Fabric::all_reduce_small(Channel channel, Span buffer, Limit limit) {
   if (size() == 1) co_return;
-  const Operation operation = begin("all_reduce_small", channel, deadline);
+  const Operation operation = begin("all_reduce_small", channel, limit);
   co_await in_turn(operation, run_all_reduce_small(operation, buffer));
 }
 
-Task<> Fabric::broadcast(Channel channel, Span buffer, int root, Deadline deadline) {
+Task<> Fabric::broadcast(Channel channel, Span buffer, int root, Limit limit) {
   SKEIN_CHECK(root >= 0 && root < size(), "root {} of {} ranks", root, size());
   if (size() == 1) co_return;
-  const Operation operation = begin("broadcast", channel, deadline);
+  const Operation operation = begin("broadcast", channel, limit);
   co_await in_turn(operation, run_broadcast(operation, buffer, root));
 }
 
-Task<> Fabric::barrier(Channel channel, Deadline deadline) {
+Task<> Fabric::barrier(Channel channel, Limit limit) {
   if (size() == 1) co_return;
   float nothing = 0;
-  const Operation operation = begin("barrier", channel, deadline);
+  const Operation operation = begin("barrier", channel, limit);
   co_await in_turn(operation, run_all_reduce_small(operation, {&nothing, 1}));
-}
-
-Task<> Fabric::send(Channel channel, int peer, Span data, Deadline deadline) {
-  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "send to rank {} of {}", peer, size());
-  const Operation operation{"send", channel, 0, deadline};
-  co_await start_send(operation, peer, data);
-  co_await finish_sends(operation, peer);
-}
-
-Task<> Fabric::receive(Channel channel, int peer, Span into, Deadline deadline) {
-  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "receive from rank {} of {}", peer,
-              size());
-  const Operation operation{"receive", channel, 0, deadline};
-  co_await receive_into(operation, peer, into, Combine::copy);
-}
-
-Task<> Fabric::exchange(Channel channel, int peer, Span out, Span in, Deadline deadline) {
-  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "exchange with rank {} of {}", peer,
-              size());
-  const Operation operation{"exchange", channel, 0, deadline};
-  co_await start_send(operation, peer, out);
-  co_await receive_into(operation, peer, in, Combine::copy);
-  co_await finish_sends(operation, peer);
 }
 
 Task<> Fabric::run_reduce_scatter(const Operation& operation, Span buffer) {

@@ -2,18 +2,26 @@
 //
 // Operations on one channel run in the order in which they were started; different channels are
 // independent. All ranks must start the same collectives on a channel in the same order, with the
-// same sizes; a channel carries either collectives or point-to-point messages. An operation that
-// fails or is cancelled leaves its channel unusable: later ones on it throw.
+// same sizes; a channel carries either collectives or point-to-point messages. A collective that
+// fails or is cancelled leaves its channel unusable: later ones on it throw. A message that does so
+// leaves that direction between the two ranks unusable on that channel, for both of them.
 // With one rank every collective is a no-op.
-// Not thread-safe: only what runs on the loop calls it. Every operation ends by its deadline, with
-// IoError that names the peer waited for, never by hanging.
+//
+// Memory belongs to an operation from its start to its end, however it ends. When it has ended, no
+// peer changes that memory, and no peer takes what is written there later for what was sent.
+//
+// Not thread-safe: only what runs on the loop calls it, but for allocate(), progressed() and
+// bytes_sent(). Every operation ends within its limit, with IoError that names the peer waited for,
+// never by hanging.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/arena.h"
@@ -24,10 +32,14 @@
 namespace skein {
 
 using Channel = int;
-inline constexpr Channel kChannels = 16;
+
+// Channels are handed out in blocks, each to one user, and never used again: what was on its way
+// when its user ended cannot reach the next one. The first block is the world's own.
+inline constexpr Channel kChannelBlock = 8;
+inline constexpr Channel kMostChannels = 1 << 14;
 
 // Workers of one host; whoever starts or joins them refuses more.
-inline constexpr int kMostWorkersOfAHost = 64;
+inline constexpr int kMostWorkersOfAHost = 256;
 
 // What travels in a collective: float32, or bfloat16 in half the bytes (fabric/half.h says what is
 // rounded).
@@ -52,14 +64,40 @@ struct Chunking {
   std::size_t ahead = 2;
 };
 
+// How long an operation waits for a peer: until a time, or until the peer has been silent for so
+// long. Messages that move and steps that are made (Fabric::progressed) end a silence, those of the
+// peer itself and of whom it waits for in turn. So a large model on a slow network takes as long as
+// it takes, and a worker that is merely slow is waited for; one that stands still is not.
+class Limit {
+ public:
+  Limit(Deadline until) : until_(until) {}
+  static Limit silence(Duration longest) { return Limit(kNever, longest); }
+
+  bool never() const { return until_ == kNever && silence_ == Duration::max(); }
+
+  // When a wait that began at `begin` ends, where the last sign of progress was at `sign`.
+  Time end(Time begin, Time sign) const {
+    return silence_ == Duration::max() ? until_ : std::max(begin, sign) + silence_;
+  }
+  bool by_silence() const { return silence_ != Duration::max(); }
+
+ private:
+  Limit(Deadline until, Duration longest) : until_(until), silence_(longest) {}
+  Deadline until_;
+  Duration silence_ = Duration::max();
+};
+
 // One operation under way: what an error message needs to say of it.
 struct Operation {
   const char* name;
   Channel channel;
   std::uint64_t sequence;  // how many were started on this channel before it
-  Deadline deadline;
+  Limit limit;
 };
 std::string describe(const Operation& operation);
+
+// What to say of a wait that has come to its limit.
+std::string too_late(const Operation& operation, int peer);
 
 // Is told when an operation starts to wait for a peer (-1: for several) and when the wait is over.
 class WaitObserver {
@@ -78,38 +116,50 @@ class Fabric {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Zeroed memory that peers reach without a staging copy. Operations on other memory work too.
+  // The first of kChannelBlock channels that nobody has used. All ranks ask in the same order.
+  // Throws ConfigError when there are none left.
+  Channel allot_channels();
+
+  // Zeroed memory that peers reach without a staging copy. Operations on other memory work too. Any
+  // thread.
   virtual std::unique_ptr<Memory> allocate(std::size_t count) { return allocate_on_heap(count); }
 
   virtual Chunking chunking() const { return {}; }
 
   // Sums `buffer` over all ranks; rank r ends with the sum in shard(count, size, r) of its buffer.
   // The rest of the buffer is undefined afterwards.
-  Task<> reduce_scatter(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
+  Task<> reduce_scatter(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
   // Every rank's own shard of `buffer` is copied to all others.
-  Task<> all_gather(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
+  Task<> all_gather(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
   // Sums `buffer` over all ranks: the bits of reduce_scatter followed by all_gather, on each.
-  Task<> all_reduce(Channel channel, Span buffer, Deadline deadline, Wire wire = Wire::f32);
+  Task<> all_reduce(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
   // The same in O(log N) steps, for messages where latency is all that counts. The same bits on
   // each rank, but the order of the sum is another.
-  Task<> all_reduce_small(Channel channel, Span buffer, Deadline deadline);
+  Task<> all_reduce_small(Channel channel, Span buffer, Limit limit);
 
-  Task<> broadcast(Channel channel, Span buffer, int root, Deadline deadline);
-  Task<> barrier(Channel channel, Deadline deadline);
+  Task<> broadcast(Channel channel, Span buffer, int root, Limit limit);
+  Task<> barrier(Channel channel, Limit limit);
 
   // Point to point, in order per channel, peer and direction; sizes must match. send() ends when
   // `data` may change.
-  Task<> send(Channel channel, int peer, Span data, Deadline deadline);
-  Task<> receive(Channel channel, int peer, Span into, Deadline deadline);
+  Task<> send(Channel channel, int peer, Span data, Limit limit);
+  Task<> receive(Channel channel, int peer, Span into, Limit limit);
 
   // Sends `out` to `peer` while receiving `in` from it. Both sides call it.
-  Task<> exchange(Channel channel, int peer, Span out, Span in, Deadline deadline);
+  Task<> exchange(Channel channel, int peer, Span out, Span in, Limit limit);
+
+  // Sends `data` without waiting for the peer to take it: the fabric keeps a copy until it has.
+  void send_and_forget(Channel channel, int peer, Span data);
+
+  // This worker has come further, with a step, say: those who wait for it go on waiting. Any
+  // thread.
+  virtual void progressed() {}
 
   Loop& loop() const { return loop_; }
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   void observe(WaitObserver* observer) { observer_ = observer; }
 
   // Decides, for all ranks and for good, that `peer` is lost. False: it has been decided before
@@ -125,10 +175,30 @@ class Fabric {
   virtual EventSource* events() { return nullptr; }
 
   // The primitives that collectives are written on. start_send() ends when the message is under
-  // way; `data` must not change until a finish_sends() to that peer has ended.
-  virtual Task<> start_send(const Operation& operation, int peer, Span data) = 0;
-  virtual Task<> finish_sends(const Operation& operation, int peer) = 0;
-  virtual Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine) = 0;
+  // way; `data` must not change until a finish_sends() to that peer has ended. Messages of
+  // collectives are taken back with the collective; others are started by a Sending.
+  Task<> start_send(const Operation& operation, int peer, Span data);
+  Task<> finish_sends(const Operation& operation, int peer);
+  Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine);
+
+  // Messages to one peer, from the first start() to the end of finish(). When it is destroyed
+  // before that, what the peer has not taken is taken back.
+  class Sending {
+   public:
+    Sending(Fabric& fabric, const Operation& operation, int peer)
+        : fabric_(fabric), operation_(operation), peer_(peer) {}
+    Sending(const Sending&) = delete;
+    Sending& operator=(const Sending&) = delete;
+    ~Sending();
+    Task<> start(Span data);
+    Task<> finish();
+
+   private:
+    Fabric& fabric_;
+    Operation operation_;
+    int peer_;
+    bool open_ = false;
+  };
 
  protected:
   // The collectives, called in turn and only when size() > 1. The defaults use the primitives.
@@ -138,20 +208,67 @@ class Fabric {
   virtual Task<> run_all_reduce_small(const Operation& operation, Span buffer);
   virtual Task<> run_broadcast(const Operation& operation, Span buffer, int root);
 
-  void count_sent(std::size_t bytes) { bytes_sent_ += bytes; }
+  // One direction between this rank and a peer on one channel. Messages pass one after the other;
+  // one that does not end well breaks the line.
+  struct Line {
+    Line(Loop& loop, int its_peer, Channel its_channel, bool sends)
+        : peer(its_peer), channel(its_channel), outgoing(sends), changed(loop) {}
+    virtual ~Line() = default;
+    const int peer;
+    const Channel channel;
+    const bool outgoing;
+    std::uint64_t begun = 0;    // messages so far
+    std::uint64_t serving = 0;  // number of the one whose turn it is, from 0
+    std::string broken;         // which operation did not end well
+    Signal changed;
+  };
+
+  virtual std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) = 0;
+
+  // Puts the line's next message, number `serving`, on its way; false: there is no room yet. And
+  // the wait for room.
+  virtual bool try_post(const Operation& operation, Line& line, Span data) = 0;
+  virtual Task<> wait_for_room(const Operation& operation, Line& line) = 0;
+
+  // Whether the peer has let go of everything posted, and the wait for that.
+  virtual bool all_taken(Line& line) = 0;
+  virtual Task<> wait_until_taken(const Operation& operation, Line& line) = 0;
+
+  // Takes message number `serving`, waiting until it is there.
+  virtual Task<> take(const Operation& operation, Line& line, Span into, Combine combine) = 0;
+
+  // A broken line: no memory behind it is looked at after this, and the peer's operations on it
+  // fail.
+  virtual void close_line(Line& line) = 0;
+
+  // Throws if an operation on the line cannot succeed any more.
+  static void check_open(const Operation& operation, const Line& line);
+
+  void count_sent(std::size_t bytes) { bytes_sent_.fetch_add(bytes, std::memory_order_relaxed); }
   WaitObserver* observer() const { return observer_; }
 
  private:
   struct Turns;  // the queue of one channel
   class Turn;
+  class Passage;
 
-  Operation begin(const char* name, Channel channel, Deadline deadline);
+  using Lines = std::unordered_map<std::uint64_t, std::unique_ptr<Line>>;
+
+  Operation begin(const char* name, Channel channel, Limit limit);
+  Turns& turns(Channel channel);
+  Line& line(int peer, Channel channel, bool outgoing);
   Task<> in_turn(Operation operation, Task<> body);
+  Task<> in_turn(const Operation& operation, Line& line, std::uint64_t number);
+  Task<> deliver(Operation operation, int peer, std::unique_ptr<Memory> message);
+  void give_up(Line& line, const Operation& operation);
+  void give_up_sends(const Operation& operation);
 
   Loop& loop_;
   WaitObserver* observer_ = nullptr;
-  std::uint64_t bytes_sent_ = 0;
-  std::array<std::unique_ptr<Turns>, kChannels> turns_;
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  Channel next_channels_ = kChannelBlock;
+  std::vector<std::unique_ptr<Turns>> turns_;  // by channel
+  Lines outgoing_, incoming_;
 };
 
 }  // namespace skein

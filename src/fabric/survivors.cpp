@@ -216,39 +216,36 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
   write_notice(notice_->span(), Word::sum, number_);
   agreed_ = living_;
   const Operation operation{"send", down_, 0, deadline};
-  std::vector<int> open;
+  std::vector<std::pair<int, std::unique_ptr<Fabric::Sending>>> open;
   for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
     if (!contributors_[static_cast<std::size_t>(peer)]) continue;
+    auto sending = std::make_unique<Fabric::Sending>(fabric_, operation, peer);
     try {
-      co_await fabric_.start_send(operation, peer, notice_->span());
-      co_await fabric_.start_send(operation, peer, block);
-      open.push_back(peer);
+      co_await sending->start(notice_->span());
+      co_await sending->start(block);
+      open.emplace_back(peer, std::move(sending));
     } catch (const IoError&) {
       lose(peer);
     }
   }
-  for (const int peer : open) {
+  for (const auto& [peer, sending] : open) {
     try {
-      co_await fabric_.finish_sends(operation, peer);
+      co_await sending->finish();
     } catch (const IoError&) {
       lose(peer);
     }
   }
-  co_await tell_the_lost(deadline);
+  tell_the_lost();
 }
 
 // One that was taken for dead and comes back must not wait for an answer.
-Task<> Survivors::tell_the_lost(Deadline deadline) {
-  write_notice(out_->span(), Word::out, number_);
-  const Operation operation{"send", down_, 0, deadline};
+void Survivors::tell_the_lost() {
   for (int peer = 0; peer < fabric_.size(); ++peer) {
     const auto at = static_cast<std::size_t>(peer);
     if (living_[at] || told_[at]) continue;
     told_[at] = true;
-    try {
-      co_await fabric_.start_send(operation, peer, out_->span());
-    } catch (const IoError&) {  // it is dead indeed
-    }
+    write_notice(out_->span(), Word::out, number_);
+    fabric_.send_and_forget(down_, peer, out_->span());
   }
 }
 
@@ -259,9 +256,13 @@ Task<bool> Survivors::follow(int root, Span block, Duration patience) {
   put_count(header.at(kNumber), number_);
   put_count(header.at(kSize), static_cast<std::int64_t>(block.count));
   const auto notice = allocate_on_heap(out_->span().count);
+  // A root that has lost this rank takes nothing from it, but has left it a word.
   try {
     co_await fabric_.send(up_, root, header, deadline);
     co_await fabric_.send(up_, root, block, deadline);
+  } catch (const IoError&) {
+  }
+  try {
     co_await fabric_.receive(down_, root, notice->span(), deadline);
     const auto word = static_cast<Word>(static_cast<int>(notice->span()[0]));
     if (word == Word::sum) {

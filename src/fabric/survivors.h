@@ -57,7 +57,7 @@ class Survivors {
   Task<> hear_from_the_lost(std::vector<int> peers);
   bool heed_expulsions();
   Task<> answer(Span block, Deadline deadline);
-  Task<> tell_the_lost(Deadline deadline);
+  void tell_the_lost();
   Task<bool> follow(int root, Span block, Duration patience);
   void take(Span notice);
   void write_notice(Span notice, Word word, std::int64_t number) const;

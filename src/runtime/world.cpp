@@ -73,7 +73,7 @@ Task<> ended(Task<int> task) { co_await task; }
 }  // namespace
 
 void World::Impl::sum(Span values) {
-  if (!survivors_) return courier_->wait(fabric_->all_reduce(kOwnChannel, values, deadline()));
+  if (!survivors_) return courier_->wait(fabric_->all_reduce(kOwnChannel, values, limit()));
   courier_->wait(ended(survivors_->sum(values, deadline())));
   present_ = survivors_->contributors();
   check_company();
@@ -88,7 +88,7 @@ void World::Impl::check_company() const {
 
 void World::Impl::sum_small(Span values) {
   if (survivors_) return sum(values);
-  courier_->wait(fabric_->all_reduce_small(kOwnChannel, values, deadline()));
+  courier_->wait(fabric_->all_reduce_small(kOwnChannel, values, limit()));
 }
 
 void World::Impl::mean(Span values) {

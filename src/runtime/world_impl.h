@@ -29,6 +29,7 @@ class World::Impl final : public WaitObserver {
   Board& board() { return board_; }
   const JoinOptions& options() const { return options_; }
   void set_patience(Duration patience) { options_.patience = patience; }
+  Limit limit() const { return Limit::silence(options_.patience); }
   Deadline deadline() const { return clock_.now() + options_.patience; }
 
   void fail(const std::string& reason, int lost_peer);
@@ -60,12 +61,9 @@ class World::Impl final : public WaitObserver {
   // was away too long: it must not write what they have written, or will.
   void check_company() const;
 
-  // Channels: strategies count from 0 up, the world's own operations use the last, and a queue of
-  // data blocks the one before.
-  static constexpr Channel kOwnChannel = kChannels - 1;
-  static constexpr Channel kQueueChannel = kChannels - 2;
-  static constexpr Channel kUpChannel = kChannels - 3;
-  static constexpr Channel kDownChannel = kChannels - 4;
+  // Channels of the first block: the world's own operations, a queue of data blocks, and sums over
+  // those who live. Each worker that is made has a block of its own.
+  enum : Channel { kOwnChannel, kQueueChannel, kUpChannel, kDownChannel };
 
   void waiting(const char* operation, int peer) override { board_.set_waiting(peer, operation); }
   void resumed() override { board_.clear_waiting(); }

@@ -147,6 +147,12 @@ std::string Cluster::trouble(int rank, int peer) const {
   return cut(rank, peer) ? "" : machine(peer).trouble;
 }
 
+Time Cluster::last_sign(int rank, int peer, std::vector<int>& seen) const {
+  if (cut(rank, peer) || std::find(seen.begin(), seen.end(), peer) != seen.end()) return {};
+  seen.push_back(peer);
+  return machine(peer).fabric->last_sign(seen);
+}
+
 void Cluster::announce(int rank, const std::string& why) {
   const Duration latency = hosts() > 1 ? network_.latency : network_.local_latency;
   engine_.schedule(engine_.now() + latency, [this, rank, why] {

@@ -47,6 +47,7 @@ class Cluster {
   // Starts it anew, with a fabric that knows nobody. Whoever is left refuses it, and it them.
   void restart_process(int rank);
   bool running(int rank) const { return machine(rank).running; }
+  bool paused(int rank) const { return machine(rank).pauses > 0; }
   bool restarted(int rank) const { return machine(rank).incarnation > 0; }
 
   // Like SIGSTOP and SIGCONT, but pauses nest: each ends with a resume of its own. What arrives
@@ -68,6 +69,8 @@ class Cluster {
   std::vector<Traffic::LinkId> route(int from, int to);
   bool cut(int from, int to) const;
   Duration delay(int from, int to);
+  // When `peer`, or one that it waits for, last made progress, as far as `rank` can know.
+  Time last_sign(int rank, int peer, std::vector<int>& seen) const;
   std::string trouble(int rank, int peer) const;  // why `rank` cannot hear from it any more, or ""
   std::vector<float> take_buffer();
   void give_buffer(std::vector<float> buffer);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/kernels.h"
 #include "skein/error.h"
 
@@ -24,13 +26,64 @@ void SimFabric::fail(const std::string& reason) {
   cluster_.announce(rank_, fmt::format("which failed: {}", reason.substr(0, 300)));
 }
 
-Stream& SimFabric::find(Streams& streams, int peer, Channel channel, bool outgoing) {
-  Stream*& found =
-      streams[static_cast<std::uint64_t>(peer) * kChannels + static_cast<std::uint64_t>(channel)];
-  if (!found)
-    found =
-        outgoing ? &cluster_.stream(rank_, peer, channel) : &cluster_.stream(peer, rank_, channel);
-  return *found;
+void SimFabric::progressed() { progress_ = cluster_.engine().now(); }
+
+struct SimFabric::SimLine final : Line {
+  SimLine(Loop& loop, int its_peer, Channel its_channel, bool sends, Stream& its_stream)
+      : Line(loop, its_peer, its_channel, sends), stream(its_stream) {}
+  Stream& stream;
+};
+
+// A wait for one peer, as others see it.
+class SimFabric::Waiting {
+ public:
+  Waiting(SimFabric& fabric, const Operation& operation, int peer)
+      : fabric_(fabric),
+        operation_(operation),
+        peer_(peer),
+        begin_(fabric.cluster_.engine().now()),
+        earliest_(operation.limit.end(begin_, {})) {
+    if (!operation.limit.never()) fabric_.waits_for_.push_back(peer);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    if (operation_.limit.never()) return;
+    auto& all = fabric_.waits_for_;
+    *std::find(all.begin(), all.end(), peer_) = all.back();
+    all.pop_back();
+  }
+
+  // When to ask again, at the latest. Throws if the limit has passed. What moves on the wire is no
+  // silence.
+  Time end(const Stream& stream) const {
+    const Time now = fabric_.cluster_.engine().now();
+    if (now < earliest_) return earliest_;
+    Time sign{};
+    if (operation_.limit.by_silence()) {
+      std::vector<int> seen{fabric_.rank_};
+      sign = stream.moves() ? now : fabric_.cluster_.last_sign(fabric_.rank_, peer_, seen);
+    }
+    earliest_ = operation_.limit.end(begin_, sign);
+    if (now >= earliest_) throw IoError(too_late(operation_, peer_), peer_);
+    return earliest_;
+  }
+
+ private:
+  SimFabric& fabric_;
+  const Operation& operation_;
+  int peer_;
+  Time begin_;
+  mutable Time earliest_;  // before this the limit cannot pass
+};
+
+// A process that stands still, or is gone, passes on nothing of others.
+Time SimFabric::last_sign(std::vector<int>& seen) const {
+  Time latest = progress_;
+  if (!cluster_.running(rank_) || cluster_.paused(rank_)) return latest;
+  for (const int peer : waits_for_)
+    latest = std::max(latest, cluster_.last_sign(rank_, peer, seen));
+  return latest;
 }
 
 void SimFabric::check_peer(const Operation& operation, int peer) const {
@@ -40,50 +93,76 @@ void SimFabric::check_peer(const Operation& operation, int peer) const {
                   peer);
 }
 
-void SimFabric::too_late(const Operation& operation, int peer) const {
-  throw IoError(
-      fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer), peer);
+std::unique_ptr<Fabric::Line> SimFabric::open_line(int peer, Channel channel, bool outgoing) {
+  Stream& stream =
+      outgoing ? cluster_.stream(rank_, peer, channel) : cluster_.stream(peer, rank_, channel);
+  return std::make_unique<SimLine>(loop(), peer, channel, outgoing, stream);
 }
 
-Task<> SimFabric::start_send(const Operation& operation, int peer, Span data) {
-  check_first_life(operation, peer);
-  find(outgoing_, peer, operation.channel, true).post(data);
+bool SimFabric::try_post(const Operation& operation, Line& line, Span data) {
+  check_first_life(operation, line.peer);
+  auto& stream = static_cast<SimLine&>(line).stream;
+  if (stream.refused())
+    throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
+                  line.peer);
+  stream.post(data);
+  progressed();
   count_sent(data.bytes());
-  co_return;
+  return true;
 }
 
-Task<> SimFabric::finish_sends(const Operation& operation, int peer) {
-  check_first_life(operation, peer);
-  Stream& stream = find(outgoing_, peer, operation.channel, true);
+Task<> SimFabric::wait_for_room(const Operation&, Line&) { co_return; }
+
+bool SimFabric::all_taken(Line& line) {
+  auto& stream = static_cast<SimLine&>(line).stream;
+  return cluster_.restarted(rank_) || stream.transmitted_count() == stream.posted();
+}
+
+Task<> SimFabric::wait_until_taken(const Operation& operation, Line& line) {
+  check_first_life(operation, line.peer);
+  auto& stream = static_cast<SimLine&>(line).stream;
   const std::uint64_t all = stream.posted();
+  const Waiting waiting(*this, operation, line.peer);
   while (stream.transmitted_count() < all) {
-    check_peer(operation, peer);
-    if (!co_await stream.departure().wait(operation.deadline) && stream.transmitted_count() < all)
-      too_late(operation, peer);
+    check_open(operation, line);
+    check_peer(operation, line.peer);
+    co_await stream.departure().wait(waiting.end(stream));
   }
 }
 
-Task<> SimFabric::receive_into(const Operation& operation, int peer, Span into, Combine combine) {
-  check_first_life(operation, peer);
-  Stream& stream = find(incoming_, peer, operation.channel, false);
-  const std::uint64_t number = stream.next_receive();
-  while (!stream.arrived(number)) {
-    if (!stream.under_way()) check_peer(operation, peer);
-    if (!co_await stream.arrival().wait(operation.deadline) && !stream.arrived(number))
-      too_late(operation, peer);
+Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combine combine) {
+  check_first_life(operation, line.peer);
+  auto& stream = static_cast<SimLine&>(line).stream;
+  if (!stream.arrived(line.serving)) {
+    const Waiting waiting(*this, operation, line.peer);
+    while (!stream.arrived(line.serving)) {
+      if (stream.withdrawn())
+        throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
+                      line.peer);
+      if (!stream.under_way()) check_peer(operation, line.peer);
+      co_await stream.arrival().wait(waiting.end(stream));
+    }
   }
-  Stream::Message message = stream.take(number);
+  progressed();
+  Stream::Message message = stream.take();
   if (message.count != into.count) {
     const std::string text =
-        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation), peer,
-                    message.count, rank_, into.count);
+        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
+                    line.peer, message.count, rank_, into.count);
     fail(text);
-    throw IoError(text, peer);
+    throw IoError(text, line.peer);
   }
   if (into.device == Device::absent) co_return;
   const Span sent{message.data.data(), message.count};
   combine == Combine::add ? add(into, sent) : copy(into, sent);
   cluster_.give_buffer(std::move(message.data));
+}
+
+// A process that has ended tells nobody anything; its cluster does.
+void SimFabric::close_line(Line& line) {
+  if (!cluster_.running(rank_) || cluster_.restarted(rank_)) return;
+  auto& stream = static_cast<SimLine&>(line).stream;
+  line.outgoing ? stream.withdraw() : stream.refuse();
 }
 
 }  // namespace skein::sim

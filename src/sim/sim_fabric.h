@@ -1,7 +1,7 @@
 // The fabric of a virtual worker.
 #pragma once
 
-#include <unordered_map>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "sim/cluster.h"
@@ -19,24 +19,35 @@ class SimFabric final : public Fabric {
   Cluster& cluster() const { return cluster_; }
   Chunking chunking() const override;
   void fail(const std::string& reason) override;
+  void progressed() override;
 
-  Task<> start_send(const Operation& operation, int peer, Span data) override;
-  Task<> finish_sends(const Operation& operation, int peer) override;
-  Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine) override;
+  // When this worker, or one that it waits for, last made progress, as far as who asks can
+  // know. `seen` are those whom the question has passed.
+  Time last_sign(std::vector<int>& seen) const;
+
+ protected:
+  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
+  bool try_post(const Operation& operation, Line& line, Span data) override;
+  Task<> wait_for_room(const Operation& operation, Line& line) override;
+  bool all_taken(Line& line) override;
+  Task<> wait_until_taken(const Operation& operation, Line& line) override;
+  Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
+  void close_line(Line& line) override;
 
  private:
-  using Streams = std::unordered_map<std::uint64_t, Stream*>;
-  Stream& find(Streams& streams, int peer, Channel channel, bool outgoing);
+  struct SimLine;
+  class Waiting;
+
   void check_peer(const Operation& operation, int peer) const;
   // The streams are those of the first process: a later one must not touch them.
   void check_first_life(const Operation& operation, int peer) const {
     if (cluster_.restarted(rank_)) check_peer(operation, peer);
   }
-  [[noreturn]] void too_late(const Operation& operation, int peer) const;
 
   Cluster& cluster_;
   int rank_;
-  Streams outgoing_, incoming_;
+  Time progress_{};
+  std::vector<int> waits_for_;  // peers whose silence would end an operation
 };
 
 }  // namespace skein::sim

@@ -14,14 +14,9 @@ Stream::Stream(Cluster& cluster, int from, int to, int channel)
       departure_(cluster.engine().loop(from)) {}
 
 void Stream::post(Span data) {
-  Message message{data.count, {}};
-  if (data.device != Device::absent) {
-    message.data = cluster_.take_buffer();
-    message.data.assign(data.begin(), data.end());
-  }
   ++posted_;
   cluster_.engine().record(Cluster::kSent, pair_key(), data.bytes());
-  waiting_.push_back(std::move(message));
+  waiting_.push_back({data.count, data, {}});
   if (waiting_.size() == 1) start_next();
 }
 
@@ -33,6 +28,7 @@ void Stream::start_next() {
 }
 
 void Stream::reroute() {
+  pass_on_words();
   if (waiting_.empty() || cluster_.cut(from_, to_) == stalled_) return;
   stalled_ = !stalled_;
   if (stalled_)
@@ -49,13 +45,45 @@ void Stream::drop_unsent() {
   stalled_ = false;
 }
 
+void Stream::withdraw() {
+  drop_unsent();
+  withdrawal_ = Word::said;
+  pass_on_words();
+  departure_.notify_all();
+}
+
+void Stream::refuse() {
+  refusal_ = Word::said;
+  pass_on_words();
+  arrival_.notify_all();
+}
+
+void Stream::pass_on_words() {
+  if (cluster_.cut(from_, to_)) return;
+  Engine& engine = cluster_.engine();
+  if (withdrawal_ == Word::said) {
+    withdrawal_ = Word::under_way;
+    last_arrival_ = std::max(last_arrival_, engine.now() + cluster_.delay(from_, to_));
+    engine.schedule(last_arrival_, *this, kWithdrawal);
+  }
+  if (refusal_ == Word::said) {
+    refusal_ = Word::under_way;
+    engine.schedule(engine.now() + cluster_.delay(to_, from_), *this, kRefusal);
+  }
+}
+
 void Stream::transmitted() {
   Engine& engine = cluster_.engine();
   ++transmitted_;
-  flying_.push_back(std::move(waiting_.front()));
+  Message message = std::move(waiting_.front());
   waiting_.pop_front();
+  if (message.source.device != Device::absent) {
+    message.data = cluster_.take_buffer();
+    message.data.assign(message.source.begin(), message.source.end());
+  }
+  flying_.push_back(std::move(message));
   last_arrival_ = std::max(last_arrival_, engine.now() + cluster_.delay(from_, to_));
-  engine.schedule(last_arrival_, *this, 0);
+  engine.schedule(last_arrival_, *this, kMessage);
   start_next();
   if (departure_.awaited()) {
     departure_.notify_all();
@@ -63,7 +91,19 @@ void Stream::transmitted() {
   }
 }
 
-void Stream::happen(std::uint64_t) {
+void Stream::happen(std::uint64_t token) {
+  if (token == kRefusal) {
+    refusal_ = Word::heard;
+    return;
+  }
+  if (token == kWithdrawal) {
+    withdrawal_ = Word::heard;
+    if (arrival_.awaited()) {
+      arrival_.notify_all();
+      cluster_.engine().wake(to_);
+    }
+    return;
+  }
   Message message = std::move(flying_.front());
   flying_.pop_front();
   ++arrived_;
@@ -75,14 +115,10 @@ void Stream::happen(std::uint64_t) {
   }
 }
 
-Stream::Message Stream::take(std::uint64_t number) {
-  SKEIN_CHECK(arrived(number) && number >= inbox_first_, "message {} is not there", number);
-  Message message = std::move(inbox_[number - inbox_first_]);
-  // One that a cancelled operation left behind stays until the end; later ones go on.
-  if (number == inbox_first_) {
-    inbox_.pop_front();
-    ++inbox_first_;
-  }
+Stream::Message Stream::take() {
+  SKEIN_CHECK(!inbox_.empty(), "a message is taken that is not there");
+  Message message = std::move(inbox_.front());
+  inbox_.pop_front();
   return message;
 }
 

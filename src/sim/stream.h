@@ -23,24 +23,32 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   int to() const { return to_; }
   int channel() const { return channel_; }
 
-  // What was sent; the data is copied. Numbers count from 0.
+  // The sender's memory is read when its last byte leaves, as late as the sender must expect.
+  // Numbers count from 0.
   void post(Span data);
   std::uint64_t posted() const { return posted_; }
   std::uint64_t transmitted_count() const { return transmitted_; }
 
-  // Numbers for those who will receive, in the order in which they ask.
-  std::uint64_t next_receive() { return receives_++; }
   bool arrived(std::uint64_t number) const { return number < arrived_; }
 
   struct Message {
     std::size_t count = 0;
-    std::vector<float> data;  // empty where the sender's memory was absent
+    Span source;              // until it has left
+    std::vector<float> data;  // then; empty where the sender's memory was absent
   };
-  // Once only for each number.
-  Message take(std::uint64_t number);
+  // The next one, which has arrived.
+  Message take();
 
-  // Whether anything that was sent has yet to arrive.
+  // The sender takes back what has not left; the receiver takes nothing more. The other side learns
+  // of it a latency later, behind what is on its way already.
+  void withdraw();
+  void refuse();
+  bool withdrawn() const { return withdrawal_ == Word::heard && arrived_ == posted_; }
+  bool refused() const { return refusal_ == Word::heard; }
+
+  // Whether anything that was sent has yet to arrive, and whether it moves.
   bool under_way() const { return arrived_ < posted_; }
+  bool moves() const { return !flying_.empty() || (!waiting_.empty() && !stalled_); }
 
   // The network between the two ends was cut or healed.
   void reroute();
@@ -54,9 +62,13 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   void happen(std::uint64_t token) override;
 
  private:
+  enum class Word : std::uint8_t { none, said, under_way, heard };
+  enum Token : std::uint64_t { kMessage, kWithdrawal, kRefusal };
+
   void start_next();
+  void pass_on_words();
   std::uint64_t pair_key() const {
-    return static_cast<std::uint64_t>(from_) << 40 | static_cast<std::uint64_t>(to_) << 8 |
+    return static_cast<std::uint64_t>(from_) << 40 | static_cast<std::uint64_t>(to_) << 16 |
            static_cast<std::uint64_t>(channel_);
   }
 
@@ -66,8 +78,8 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   std::deque<Message> waiting_;  // the first is on the wire
   std::deque<Message> flying_;
   std::deque<Message> inbox_;
-  std::uint64_t inbox_first_ = 0;  // number of inbox_.front()
-  std::uint64_t posted_ = 0, transmitted_ = 0, arrived_ = 0, receives_ = 0;
+  std::uint64_t posted_ = 0, transmitted_ = 0, arrived_ = 0;
+  Word withdrawal_ = Word::none, refusal_ = Word::none;
   double bytes_left_ = 0;  // of the message on the wire, while it is stalled
   bool stalled_ = false;
   Time last_arrival_{};

@@ -156,6 +156,7 @@ Task<> VirtualWorker::step() {
   const Time waiting = now();
   co_await strategy_->end_step(samples);
   const Duration updated = worker_.meters.update - updating;
+  worker_.fabric().progressed();
   trace_.span(Lane::wait, "step", waiting, now());
   figures_.exposed += now() - waiting - updated;
   figures_.busy += updated;
@@ -190,6 +191,7 @@ Task<> VirtualWorker::backward(double factor, bool last_pass) {
     work += scaled(pieces_[bucket].backward, factor);
     if (!last_pass) continue;
     co_await compute(std::exchange(work, Duration(0)));
+    worker_.fabric().progressed();
     strategy_->gradient_ready(static_cast<int>(bucket));
   }
   co_await compute(work + scaled(compute_.backward_tail(), factor));

@@ -42,7 +42,7 @@ Abs::Abs(Worker& worker, const Options& options)
       plan_(worker.arena(), Fusion::whole()),
       gathered_(worker.size() > 1 ? worker.arena().plane("gathered") : Span{}),
       sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
-      round_(worker, {sum_}, kGradients, kNotes) {}
+      round_(worker, {sum_}, worker.channel(kGradients), worker.channel(kNotes)) {}
 
 Task<> Abs::begin_step(std::int64_t) {
   in_step_ = true;

@@ -12,8 +12,8 @@ AllReduce::Options::Options(const std::map<std::string, std::string>& options) {
 
 Task<> AllReduce::sum(int bucket) {
   const Time begin = worker_.loop().now();
-  co_await worker_.fabric().all_reduce(kGradients, gradients(plan().range(bucket)),
-                                       worker_.deadline(), wire());
+  co_await worker_.fabric().all_reduce(worker_.channel(kGradients), gradients(plan().range(bucket)),
+                                       worker_.limit(), wire());
   trace_turn(Lane::all_reduce, bucket, begin, sums_free_);
 }
 

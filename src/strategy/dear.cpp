@@ -75,8 +75,8 @@ Range Dear::own_shard(int bucket) const {
 
 Task<> Dear::sum(int bucket) {
   const Time begin = worker_.loop().now();
-  co_await worker_.fabric().reduce_scatter(kGradients, gradients(plan().range(bucket)),
-                                           worker_.deadline(), wire());
+  co_await worker_.fabric().reduce_scatter(
+      worker_.channel(kGradients), gradients(plan().range(bucket)), worker_.limit(), wire());
   trace_turn(Lane::reduce_scatter, bucket, begin, scatters_free_);
 }
 
@@ -205,8 +205,9 @@ Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
 Task<> Dear::gather(int bucket) {
   try {
     const Time begin = worker_.loop().now();
-    co_await worker_.fabric().all_gather(kParameters, parameters().at(plan().range(bucket)),
-                                         worker_.deadline(), wire());
+    co_await worker_.fabric().all_gather(worker_.channel(kParameters),
+                                         parameters().at(plan().range(bucket)), worker_.limit(),
+                                         wire());
     trace_turn(Lane::all_gather, bucket, begin, gathers_free_);
     arrived(bucket);
   } catch (...) {
@@ -222,7 +223,7 @@ Task<> Dear::prepare(UpdateContext& context) {
   const double own =
       squared_norm_of_shards(worker_.arena().gradients(), plan(), worker_.size(), worker_.rank());
   put_exact(table.at(exact_place(worker_.rank())), own);
-  co_await worker_.fabric().all_reduce_small(kNorm, table, worker_.deadline());
+  co_await worker_.fabric().all_reduce_small(worker_.channel(kNorm), table, worker_.limit());
   double total = 0;
   for (int rank = 0; rank < worker_.size(); ++rank) total += get_exact(table.at(exact_place(rank)));
   co_await worker_.prepare(context, total);
@@ -238,19 +239,11 @@ void Dear::failed() {
   changed_.notify_all();
 }
 
+// The operations that bring the bucket end by themselves, well or not.
 Task<> Dear::need(int bucket) {
-  // The operations have deadlines of their own, one after the other, and their errors name a peer:
-  // this one is longer, and even then gives them a moment. It is for jobs that are lost altogether.
-  const Time now = worker_.loop().now();
-  const Deadline last = worker_.deadline() + 2 * (worker_.deadline() - now);
-  bool late = false;
   while (pending_[static_cast<std::size_t>(bucket)]) {
     if (error_) std::rethrow_exception(error_);
-    const Deadline until = late ? worker_.loop().now() + std::chrono::seconds(1) : last;
-    const bool in_time = co_await changed_.wait(until);
-    if (!in_time && late)
-      throw IoError(fmt::format("bucket {} did not arrive by the deadline", bucket));
-    late = late || !in_time;
+    co_await changed_.wait();
   }
 }
 
@@ -268,8 +261,8 @@ Task<> Dear::exact_parameters() {
   if (!rounded_) co_return;
   for (int bucket = 0; bucket < plan().count(); ++bucket) {
     masters_.restore(own_shard(bucket), parameters());
-    co_await worker_.fabric().all_gather(kParameters, parameters().at(plan().range(bucket)),
-                                         worker_.deadline());
+    co_await worker_.fabric().all_gather(worker_.channel(kParameters),
+                                         parameters().at(plan().range(bucket)), worker_.limit());
   }
   rounded_ = false;
 }
@@ -288,8 +281,8 @@ Task<> Dear::whole_state(OptimizerState& state) {
   co_await Strategy::whole_state(state);
   for (const auto& [name, plane] : state)
     for (int bucket = 0; bucket < plan().count(); ++bucket)
-      co_await worker_.fabric().all_gather(kState, plane->span().at(plan().range(bucket)),
-                                           worker_.deadline());
+      co_await worker_.fabric().all_gather(worker_.channel(kState),
+                                           plane->span().at(plan().range(bucket)), worker_.limit());
 }
 
 }  // namespace skein

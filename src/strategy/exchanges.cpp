@@ -45,7 +45,6 @@ struct Exchanges::Exchange {
   bool own_proposal = false;
   bool detached = false, suspended = false, over = false;
   Time begun{}, expected{};  // when it began, and when it should be over
-  Time last{};               // when something last arrived
   Snapshot* snapshot = nullptr;
   bool sent = false;
   std::exception_ptr send_error;
@@ -100,7 +99,7 @@ void Exchanges::begin(int peer, bool own_proposal) {
   Exchange& made = *exchanges_.emplace_back(std::make_unique<Exchange>());
   made.peer = peer;
   made.own_proposal = own_proposal;
-  made.begun = made.last = now;
+  made.begun = now;
   made.expected = now + durations_.limit();
   made.snapshot = &take_snapshot();
   model_.mix(now);
@@ -121,8 +120,7 @@ Task<> Exchanges::run(Exchange& exchange) {
     co_await wait_until_sent(exchange);
     ended(exchange);
   } catch (const IoError&) {
-    // A peer that has come to a stop may yet read what was sent to it: that memory stays as it is.
-    exchange.snapshot->used = worker_.loop().now() - exchange.last >= worker_.patience();
+    exchange.snapshot->used = false;
     exchange.over = true;
     host_.failed(exchange.peer);
   } catch (const Cancelled&) {
@@ -151,14 +149,14 @@ void Exchanges::ended(Exchange& exchange) {
 // Its deadline is the receiver's: what stands still does so in both directions.
 Task<> Exchanges::send(Exchange& exchange) {
   const Operation operation{"exchange", channel_, 0, kNever};
-  Fabric& fabric = worker_.fabric();
+  Fabric::Sending sending(worker_.fabric(), operation, exchange.peer);
   try {
     for (const Span part : exchange.snapshot->parts)
       for (std::size_t offset = 0; offset < part.count; offset += LiveModel::kBlock) {
         const Range range{offset, std::min(LiveModel::kBlock, part.count - offset)};
-        co_await fabric.start_send(operation, exchange.peer, part.at(range));
+        co_await sending.start(part.at(range));
       }
-    co_await fabric.finish_sends(operation, exchange.peer);
+    co_await sending.finish();
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
@@ -174,8 +172,7 @@ Task<> Exchanges::receive(Exchange& exchange) {
     for (std::size_t offset = 0; offset < snapshot.parts[i].count; offset += LiveModel::kBlock) {
       const Range range{offset, std::min(LiveModel::kBlock, snapshot.parts[i].count - offset)};
       const Span theirs = snapshot.inbox->span().at({0, range.count});
-      co_await worker_.fabric().receive(channel_, exchange.peer, theirs, worker_.deadline());
-      exchange.last = worker_.loop().now();
+      co_await worker_.fabric().receive(channel_, exchange.peer, theirs, worker_.limit());
       if (!exchange.detached) apply(exchange, i, range, theirs);
     }
 }

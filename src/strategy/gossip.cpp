@@ -25,10 +25,12 @@ struct Gossip::Peers {
         clock(plan.options.rate / 2, plan.options.schedule, worker.rng(0x61766572616765)),
         model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde),
         table(worker.size()),
-        survivors(worker.fabric(), kUp, kDown),
-        exchanges(worker, kModels, model, plan.options.average_momentum, changed, host),
-        pairing(worker, kPairing, plan.topology.neighbours(worker.rank()), table, changed, host),
-        assembly(worker, kAssembly, survivors, host) {}
+        survivors(worker.fabric(), worker.channel(kUp), worker.channel(kDown)),
+        exchanges(worker, worker.channel(kModels), model, plan.options.average_momentum, changed,
+                  host),
+        pairing(worker, worker.channel(kPairing), plan.topology.neighbours(worker.rank()), table,
+                changed, host),
+        assembly(worker, worker.channel(kAssembly), survivors, host) {}
 
   Signal changed;  // something that somebody may wait for
   AveragingClock clock;

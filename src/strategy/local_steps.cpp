@@ -16,7 +16,7 @@ LocalSteps::LocalSteps(Worker& worker, const Options& options)
       snapshot_(plane(worker, "snapshot", !options.pauses)),
       mean_(plane(worker, "mean", true)),
       averaged_(averaged_state(worker, options.average_state)),
-      round_(worker, planes(), kModels, kNotes),
+      round_(worker, planes(), worker.channel(kModels), worker.channel(kNotes)),
       merged_at_(worker.loop().now()) {}
 
 Span LocalSteps::plane(Worker& worker, const char* name, bool wanted) {
@@ -148,7 +148,7 @@ Task<> LocalSteps::whole_state(OptimizerState& state) {
   co_await Strategy::whole_state(state);
   if (worker_.size() == 1) co_return;
   for (auto& [name, plane] : state) {
-    co_await worker_.fabric().all_reduce(kModels, plane->span(), worker_.deadline());
+    co_await worker_.fabric().all_reduce(worker_.channel(kModels), plane->span(), worker_.limit());
     scale(plane->span(), 1 / static_cast<float>(worker_.size()));
   }
 }
@@ -168,9 +168,8 @@ nlohmann::json LocalSteps::step_figures() const {
 
 std::string LocalSteps::summary() const {
   if (worker_.size() == 1) return "";
-  const std::string text =
-      fmt::format("{} rounds, {:.2f} steps of this worker between merges", rounds_,
-                  steps_between_merges_.mean());
+  const std::string text = fmt::format("{} rounds, {:.2f} steps of this worker between merges",
+                                       rounds_, steps_between_merges_.mean());
   if (!has_models()) return text;
   return text + fmt::format("; mean squared distance of the models {:.3g}", consensus_);
 }

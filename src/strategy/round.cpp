@@ -47,7 +47,7 @@ void Round::post(const RoundNotes& own, const std::vector<Span>& values) {
 std::vector<Task<>> Round::sums(const std::vector<Span>& values) {
   std::vector<Task<>> all;
   for (const Span each : values)
-    all.push_back(worker_.fabric().all_reduce(values_channel_, each, worker_.deadline()));
+    all.push_back(worker_.fabric().all_reduce(values_channel_, each, worker_.limit()));
   return all;
 }
 
@@ -56,8 +56,7 @@ Task<> Round::send(bool carries, std::vector<Span> values) {
   const Time begin = worker_.loop().now();
   std::vector<Task<>> all;
   if (carries) all = sums(values);
-  all.push_back(
-      worker_.fabric().all_reduce_small(notes_channel_, notes_->span(), worker_.deadline()));
+  all.push_back(worker_.fabric().all_reduce_small(notes_channel_, notes_->span(), worker_.limit()));
   co_await all_of(worker_.loop(), std::move(all));
   if (!carries && read().carries > 0) co_await all_of(worker_.loop(), sums(values));
   worker_.trace().span(Lane::all_reduce, "round", begin, worker_.loop().now());

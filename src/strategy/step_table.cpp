@@ -57,7 +57,7 @@ void StepTable::start(std::int64_t samples, bool waits) {
   unit_ = reference > 0 ? static_cast<float>(reference) : 1;
   own_weight_ = static_cast<float>(samples) / unit_;
   exchange_ = ScopedJob(
-      worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.deadline())));
+      worker_.loop().spawn(worker_.fabric().all_reduce_small(channel_, table, worker_.limit())));
 }
 
 void StepTable::record(std::int64_t samples) {

@@ -43,7 +43,8 @@ class Worker {
         trace_(trace),
         patience_(patience),
         clip_(clip),
-        seed_(seed) {}
+        seed_(seed),
+        channels_(fabric.allot_channels()) {}
 
   int rank() const { return fabric_.rank(); }
   int size() const { return fabric_.size(); }
@@ -59,8 +60,17 @@ class Worker {
     return Rng(seed_).split(purpose).split(static_cast<std::uint64_t>(rank()));
   }
 
-  // The longest wait for a peer, and when an operation that starts now must have ended.
+  // Channels of this worker alone, from 0 to kChannelBlock − 1. All ranks make the same workers in
+  // the same order.
+  Channel channel(Channel own) const {
+    SKEIN_CHECK(own >= 0 && own < kChannelBlock, "channel {} of {}", own, kChannelBlock);
+    return channels_ + own;
+  }
+
+  // The longest silence of a peer that is waited for, and the limit that this is to an operation.
+  // And when an operation that starts now must have ended, where that is to be a moment.
   Duration patience() const { return patience_; }
+  Limit limit() const { return Limit::silence(patience_); }
   Deadline deadline() const { return loop().now() + patience_; }
 
   // Whether an update needs the norm of the whole gradient: then prepare() comes before it.
@@ -119,6 +129,7 @@ class Worker {
   Duration patience_;
   double clip_;
   std::uint64_t seed_;
+  Channel channels_;
 };
 
 }  // namespace skein

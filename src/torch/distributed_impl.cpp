@@ -115,7 +115,7 @@ void Distributed::Impl::flush_last_step() noexcept {
 void Distributed::Impl::start_from_rank_0() {
   const torch::NoGradGuard no_grad;
   courier().wait(fabric().broadcast(World::Impl::kOwnChannel, binding_.arena().parameters(), 0,
-                                    world_.impl().deadline()));
+                                    world_.impl().limit()));
   for (const auto* tensors :
        {&binding_.float_buffers(), &binding_.integer_buffers(), &binding_.frozen_parameters()})
     for (const NamedTensor& each : *tensors) broadcast(each.tensor);
@@ -128,7 +128,7 @@ void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
   const auto memory = allocate_on_heap((bytes + sizeof(float) - 1) / sizeof(float));
   std::memcpy(memory->span().data, copy.data_ptr(), bytes);
   courier().wait(
-      fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().deadline()));
+      fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().limit()));
   std::memcpy(copy.data_ptr(), memory->span().data, bytes);
   tensor.detach().copy_(copy);
 }
@@ -172,8 +172,10 @@ void Distributed::Impl::begin_step_once() {
 void Distributed::Impl::on_gradient(int slot) {
   if (before_gradient) before_gradient(slot);
   begin_step_once();
-  if (const int bucket = gradients_.add(slot); bucket >= 0)
-    courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
+  const int bucket = gradients_.add(slot);
+  if (bucket < 0) return;
+  fabric().progressed();
+  courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
 }
 
 // From a step on, the first operator that touches a parameter or its gradient waits until the
@@ -227,6 +229,7 @@ void Distributed::Impl::step(std::int64_t samples) {
     if (const auto error = reads_->take_error()) std::rethrow_exception(error);
   const Duration waited = std::exchange(read_wait_, Duration(0));
   worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
+  fabric().progressed();
   if (!begun_) expected_ = samples;
   begin_step_once();
   check_touched_gradients();
@@ -285,7 +288,7 @@ void Distributed::Impl::reorder_once() {
   const auto memory = allocate_on_heap(order.size());
   const Span shared = memory->span();
   std::copy(order.begin(), order.end(), shared.begin());
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().deadline()));
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().limit()));
   std::transform(shared.begin(), shared.end(), order.begin(),
                  [](float slot) { return static_cast<int>(slot); });
   if (std::is_sorted(order.begin(), order.end())) return;
@@ -372,7 +375,7 @@ void Distributed::Impl::verify_replicas() {
   const auto memory = allocate_on_heap(mine.count);
   const Span rank_0 = memory->span();
   copy(rank_0, mine);
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().deadline()));
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().limit()));
   for (const Slot& slot : binding_.arena().slots())
     if (std::memcmp(mine.at(slot.range).data, rank_0.at(slot.range).data,
                     slot.range.count * sizeof(float)) != 0)

@@ -62,7 +62,7 @@ struct Rank {
 
 // All ranks that live have the bits of the lowest one.
 Task<> compare_with(Fabric& fabric, int lowest, int dead, Span mine) {
-  constexpr Channel kCheck = 9;
+  constexpr Channel kCheck = 7;
   const Deadline deadline = fabric.loop().now() + 20s;
   if (fabric.rank() == lowest) {
     for (int peer = lowest + 1; peer < fabric.size(); ++peer)

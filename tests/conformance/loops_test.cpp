@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Channel kOther = 15;
+constexpr Channel kOther = 7;
 constexpr std::int64_t kBatch = 4;
 constexpr Duration kPatience = 5s;
 

@@ -100,7 +100,7 @@ void compare(Span got, Span want) {
 Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
   copy(memory->span(), mine);
-  co_await fabric.broadcast(9, memory->span(), 0, fabric.loop().now() + 30s);
+  co_await fabric.broadcast(7, memory->span(), 0, fabric.loop().now() + 30s);
   for (std::size_t i = 0; i < mine.count; ++i)
     if (memory->span()[i] != mine[i]) throw Error("replicas differ at " + std::to_string(i));
 }

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kWorkers = 3;
-constexpr Channel kOther = 15;
+constexpr Channel kOther = 7;
 
 // One worker, as a trainer drives it.
 struct Trainee {

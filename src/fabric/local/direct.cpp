@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
+#include <thread>
 
-#include "fabric/local/local_fabric.h"
+#include "fabric/local/peer_state.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
 
@@ -14,151 +16,280 @@ namespace skein {
 using local::Desk;
 using local::Offer;
 
+namespace {
+
 // Elements up to which one more copy costs less than one more meeting of all ranks.
 constexpr std::size_t kSmall = 4096;
 
-// Buffers outside shared memory take part through a copy inside it.
-class LocalFabric::Staged {
+// How long a worker that gives up waits for a peer to end the block that it writes just now.
+constexpr Duration kOneBlock = std::chrono::milliseconds(20);
+
+const char* words(std::uint32_t kind) {
+  constexpr std::array<const char*, 5> kWords{"something else", "reduce_scatter", "all_gather",
+                                              "all_reduce", "broadcast"};
+  return kWords[kind < kWords.size() ? kind : 0];
+}
+
+}  // namespace
+
+// One collective of this worker: its buffer in shared memory, and those of its peers. A worker
+// whose operation ends before its time says so, and from then on nobody uses its memory: who reads
+// it asks afterwards whether it was valid to the end, and who writes into it asks before each
+// block.
+class LocalFabric::Collective {
  public:
-  Staged(LocalFabric& fabric, Span buffer) : buffer_(buffer), shared_(buffer) {
-    if (fabric.own().contains(buffer.data, buffer.bytes())) return;
-    memory_ = fabric.allocate(buffer.count);
-    shared_ = memory_->span();
+  Collective(LocalFabric& fabric, const Operation& operation, Kind kind, Span buffer, int root)
+      : fabric_(fabric),
+        operation_(operation),
+        round_(operation.sequence + 1),
+        kind_(kind),
+        root_(root),
+        buffer_(buffer) {}
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  ~Collective() {
+    if (!ended_) give_up();
+  }
+
+  // Buffers outside shared memory take part through a copy inside it.
+  void use_buffer() {
+    shared_ = buffer_;
+    if (fabric_.own_->place_of(buffer_)) return;
+    staged_ = fabric_.allocate(buffer_.count);
+    shared_ = staged_->span();
     copy(shared_, buffer_);
   }
-  Span span() const { return shared_; }
-  void finish() {
-    if (memory_) copy(buffer_, shared_);
+
+  // A small one takes part with a copy that stays as it is. There are two, used alternately. One is
+  // written again only in the round after the next, and that begins when all peers have offered the
+  // next: by then they are done with this one.
+  void use_copy() {
+    Span& copies = fabric_.small_copies_[operation_.channel];
+    if (copies.count == 0) copies = fabric_.own_->allocate(2 * kSmall);
+    shared_ = copies.at({operation_.sequence % 2 * kSmall, buffer_.count});
+    copy(shared_, buffer_);
   }
+
+  Task<> offer();
+  Task<> wait_until_all_have_finished();
+  void work(Span into);
+  void check_peers() const;
+  void end(bool copy_back) {
+    ended_ = true;
+    if (copy_back && staged_) copy(buffer_, shared_);
+  }
+  Span shared() const { return shared_; }
 
  private:
+  Desk& desk(int rank) const { return fabric_.header(rank).desks[operation_.channel]; }
+  bool has_given_up(int rank) const {
+    const std::uint64_t since = desk(rank).given_up.load(std::memory_order_seq_cst);
+    return since != 0 && since <= round_;
+  }
+  [[noreturn]] void lost(int peer) const {
+    throw IoError(fmt::format("{}: rank {} has given it up", describe(operation_), peer), peer);
+  }
+  Range part_of(int rank) const { return shard(buffer_.count, fabric_.size(), rank); }
+  void check_offer(int peer, const Offer& offer) const;
+  void sum_part(Span into, int owner, Range part) const;
+  void sum_and_hand_out(Span into);
+  void give_up();
+  bool is_written_to() const;
+
+  LocalFabric& fabric_;
+  const Operation operation_;
+  const std::uint64_t round_;
+  const Kind kind_;
+  const int root_;
   Span buffer_, shared_;
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Memory> staged_;
+  std::uint64_t offered_part_ = 0;  // of the own file, as the peers know it
+  std::vector<Span> all_;           // of each rank, once offered
+  bool offered_ = false, ended_ = false;
 };
 
-// Puts `shared` where the peers look for it and waits until all have done the same.
-Task<> LocalFabric::offer(const Operation& operation, Kind kind, Span shared, int root) {
-  Desk& desk = own().header().desks[operation.channel];
-  const std::uint64_t round = operation.sequence + 1;
-  desk.offers[round % 2] = {static_cast<std::uint64_t>(kind), own().offset_of(shared.data),
-                            shared.count, static_cast<std::uint64_t>(root)};
-  desk.offered.store(round, std::memory_order_release);
-  ring_all();
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    const Desk& other = segment(peer).header().desks[operation.channel];
-    co_await wait_for(operation, peer, other.offered, round);
-    check_offer(operation, peer, kind, shared.count, root);
+// Puts the own memory where the peers look for it and waits until all have done the same.
+Task<> LocalFabric::Collective::offer() {
+  const auto place = fabric_.own_->place_of(shared_);
+  offered_part_ = place->part;
+  desk(fabric_.rank()).offers[round_ % 2] = {*place, static_cast<std::uint32_t>(kind_),
+                                             static_cast<std::uint32_t>(root_)};
+  desk(fabric_.rank()).offered.store(round_, std::memory_order_release);
+  offered_ = true;
+  fabric_.progressed();
+  fabric_.ring_all();
+  all_.resize(static_cast<std::size_t>(fabric_.size()));
+  all_[static_cast<std::size_t>(fabric_.rank())] = shared_;
+  for (int peer = 0; peer < fabric_.size(); ++peer) {
+    if (peer == fabric_.rank()) continue;
+    const auto& offered = desk(peer).offered;
+    const auto reached = [&] { return offered.load(std::memory_order_acquire) >= round_; };
+    co_await fabric_.wait_for(operation_, peer, reached, [&] { return has_given_up(peer); });
+    const Offer theirs = desk(peer).offers[round_ % 2];
+    check_offer(peer, theirs);
+    all_[static_cast<std::size_t>(peer)] = fabric_.state(peer).segment->at(theirs.place);
   }
 }
 
-template <typename Work>
-Task<> LocalFabric::direct(const Operation& operation, Kind kind, Span buffer, int root,
-                           Work work) {
-  Staged staged(*this, buffer);
-  co_await offer(operation, kind, staged.span(), root);
-  work(staged.span());
-  const std::uint64_t round = operation.sequence + 1;
-  own().header().desks[operation.channel].finished.store(round, std::memory_order_release);
-  ring_all();
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    const Desk& other = segment(peer).header().desks[operation.channel];
-    co_await wait_for(operation, peer, other.finished, round);
+Task<> LocalFabric::Collective::wait_until_all_have_finished() {
+  desk(fabric_.rank()).finished.store(round_, std::memory_order_release);
+  fabric_.progressed();
+  fabric_.ring_all();
+  for (int peer = 0; peer < fabric_.size(); ++peer) {
+    if (peer == fabric_.rank()) continue;
+    const auto& finished = desk(peer).finished;
+    const auto reached = [&] { return finished.load(std::memory_order_acquire) >= round_; };
+    co_await fabric_.wait_for(operation_, peer, reached, [&] { return has_given_up(peer); });
   }
-  staged.finish();
-}
-
-// There are two copies, used alternately. One is written again only in the round after the next,
-// and that begins when all peers have offered the next: by then they are done with this one.
-template <typename Work>
-Task<> LocalFabric::direct_small(const Operation& operation, Kind kind, Span buffer, int root,
-                                 Work work) {
-  Span& copies = small_copies_[static_cast<std::size_t>(operation.channel)];
-  if (copies.count == 0) copies = own().allocate(2 * kSmall);
-  const Span mine = copies.at({operation.sequence % 2 * kSmall, buffer.count});
-  copy(mine, buffer);
-  co_await offer(operation, kind, mine, root);
-  work(buffer);
+  // Another operation on this memory may have been given up, and the memory moved.
+  if (fabric_.own_->place_of(shared_)->part != offered_part_)
+    throw IoError(fmt::format("{}: another operation on the same memory did not end well",
+                              describe(operation_)));
 }
 
 // Every rank compares with every other, so a mismatch is an error on all of them.
-void LocalFabric::check_offer(const Operation& operation, int peer, Kind kind, std::size_t count,
-                              int root) {
-  const Offer& offer =
-      segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
-  if (offer.kind == static_cast<std::uint64_t>(kind) && offer.count == count &&
-      offer.root == static_cast<std::uint64_t>(root))
+void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
+  if (offer.kind == static_cast<std::uint32_t>(kind_) && offer.place.count == buffer_.count &&
+      offer.root == static_cast<std::uint32_t>(root_))
     return;
-  throw IoError(
-      fmt::format("{}: ranks disagree: rank {} has {} elements (kind {}, root {}), rank {} has {} "
-                  "elements (kind {}, root {})",
-                  describe(operation), rank(), count, static_cast<int>(kind), root, peer,
-                  offer.count, offer.kind, offer.root),
-      peer);
+  const auto kind = static_cast<std::uint32_t>(kind_);
+  std::string difference = fmt::format("{} elements on rank {}, {} on rank {}", buffer_.count,
+                                       fabric_.rank(), offer.place.count, peer);
+  if (offer.kind != kind)
+    difference = fmt::format("{} on rank {}, {} on rank {}", words(kind), fabric_.rank(),
+                             words(offer.kind), peer);
+  else if (offer.root != static_cast<std::uint32_t>(root_))
+    difference = fmt::format("from rank {} as rank {} sees it, from rank {} as rank {} does", root_,
+                             fabric_.rank(), offer.root, peer);
+  throw IoError(fmt::format("{}: the workers disagree: {}", describe(operation_), difference),
+                peer);
 }
 
-Span LocalFabric::offered_by(int peer, const Operation& operation, std::size_t count) {
-  const Offer& offer =
-      segment(peer).header().desks[operation.channel].offers[(operation.sequence + 1) % 2];
-  return {segment(peer).at(offer.offset), count};
+// Whether what was read was valid to the end.
+void LocalFabric::Collective::check_peers() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (int peer = 0; peer < fabric_.size(); ++peer)
+    if (peer != fabric_.rank() && has_given_up(peer)) lost(peer);
 }
 
 // In the ring's order, so that the sum has the same bits as on any other fabric.
-void LocalFabric::sum_part(const Operation& operation, Span buffer, int owner, Range part) {
-  std::array<const float*, local::kMostRanks> sources{};
-  for (int i = 1; i <= size(); ++i) {
-    const int peer = (owner + i) % size();
-    const Span whole = peer == rank() ? buffer : offered_by(peer, operation, buffer.count);
-    sources[static_cast<std::size_t>(i) - 1] = whole.at(part).data;
+void LocalFabric::Collective::sum_part(Span into, int owner, Range part) const {
+  std::array<const float*, kMostWorkersOfAHost> sources;
+  const auto size = static_cast<std::size_t>(fabric_.size());
+  for (std::size_t i = 1; i <= size; ++i) {
+    const std::size_t peer = (static_cast<std::size_t>(owner) + i) % size;
+    const bool own = peer == static_cast<std::size_t>(fabric_.rank());
+    sources[i - 1] = (own ? into : all_[peer]).at(part).data;
   }
-  sum(buffer.at(part), std::span(sources).first(static_cast<std::size_t>(size())));
-}
-
-void LocalFabric::sum_own_shard(const Operation& operation, Span buffer) {
-  sum_part(operation, buffer, rank(), shard(buffer.count, size(), rank()));
-}
-
-void LocalFabric::sum_all_shards(const Operation& operation, Span buffer) {
-  for (int owner = 0; owner < size(); ++owner)
-    sum_part(operation, buffer, owner, shard(buffer.count, size(), owner));
+  sum(into.at(part), std::span(sources).first(size));
 }
 
 // Sums the own shard and writes the result into all buffers: only this rank touches this shard of
 // any of them until all have finished. Block by block, so that what is written is still in the
 // cache.
-void LocalFabric::sum_and_hand_out(const Operation& operation, Span buffer) {
+void LocalFabric::Collective::sum_and_hand_out(Span into) {
   constexpr std::size_t kBlock = 4096;
-  const Range whole = shard(buffer.count, size(), rank());
+  const Range whole = part_of(fabric_.rank());
+  auto& writing = desk(fabric_.rank()).writing;
   for (std::size_t at = whole.offset; at < whole.end(); at += kBlock) {
     const Range block{at, std::min(kBlock, whole.end() - at)};
-    sum_part(operation, buffer, rank(), block);
-    for (int i = 1; i < size(); ++i)
-      copy(offered_by((rank() + i) % size(), operation, buffer.count).at(block), buffer.at(block));
+    sum_part(into, fabric_.rank(), block);
+    writing.store(round_, std::memory_order_seq_cst);
+    for (int i = 1; i < fabric_.size(); ++i) {
+      const int peer = (fabric_.rank() + i) % fabric_.size();
+      if (has_given_up(peer)) {
+        writing.store(0, std::memory_order_release);
+        lost(peer);
+      }
+      copy(all_[static_cast<std::size_t>(peer)].at(block), into.at(block));
+    }
+    writing.store(0, std::memory_order_release);
+    fabric_.progressed();
   }
+}
+
+void LocalFabric::Collective::work(Span into) {
+  const int size = fabric_.size();
+  switch (kind_) {
+    case Kind::reduce_scatter:
+      sum_part(into, fabric_.rank(), part_of(fabric_.rank()));
+      break;
+    case Kind::all_gather:
+      for (int i = 1; i < size; ++i) {
+        const int peer = (fabric_.rank() + i) % size;
+        copy(into.at(part_of(peer)), all_[static_cast<std::size_t>(peer)].at(part_of(peer)));
+      }
+      break;
+    case Kind::all_reduce:
+      if (buffer_.count > kSmall) return sum_and_hand_out(into);
+      for (int owner = 0; owner < size; ++owner) sum_part(into, owner, part_of(owner));
+      break;
+    case Kind::broadcast:
+      if (fabric_.rank() != root_) copy(into, all_[static_cast<std::size_t>(root_)]);
+      break;
+  }
+}
+
+bool LocalFabric::Collective::is_written_to() const {
+  for (int peer = 0; peer < fabric_.size(); ++peer)
+    if (peer != fabric_.rank() && fabric_.trouble_with(peer, true).empty() &&
+        desk(peer).writing.load(std::memory_order_seq_cst) == round_)
+      return true;
+  return false;
+}
+
+// A peer that has been stopped in the middle of a block will write the rest of it whenever it goes
+// on: that memory is left to it.
+void LocalFabric::Collective::give_up() {
+  desk(fabric_.rank()).given_up.store(round_, std::memory_order_seq_cst);
+  fabric_.ring_all();
+  if (!offered_ || kind_ != Kind::all_reduce || buffer_.count <= kSmall) return;
+  const SteadyClock clock;
+  for (const Time until = clock.now() + kOneBlock; is_written_to();) {
+    if (clock.now() < until) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      continue;
+    }
+    if (!staged_) fabric_.own_->move_away(shared_);
+    static_cast<void>(staged_.release());
+    return;
+  }
+}
+
+Task<> LocalFabric::run_small(const Operation& operation, Kind kind, Span buffer, int root) {
+  Collective collective(*this, operation, kind, buffer, root);
+  collective.use_copy();
+  co_await collective.offer();
+  collective.work(buffer);
+  collective.end(false);
+}
+
+Task<> LocalFabric::run_large(const Operation& operation, Kind kind, Span buffer, int root) {
+  Collective collective(*this, operation, kind, buffer, root);
+  collective.use_buffer();
+  co_await collective.offer();
+  collective.work(collective.shared());
+  collective.check_peers();
+  co_await collective.wait_until_all_have_finished();
+  collective.end(true);
+}
+
+Task<> LocalFabric::run(const Operation& operation, Kind kind, Span buffer, int root) {
+  return buffer.count <= kSmall ? run_small(operation, kind, buffer, root)
+                                : run_large(operation, kind, buffer, root);
 }
 
 Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer) {
   if (options_.link.on()) return Fabric::run_reduce_scatter(operation, buffer);
   count_sent((buffer.count - shard(buffer.count, size(), rank()).count) * sizeof(float));
-  const auto work = [this, &operation](Span mine) { sum_own_shard(operation, mine); };
-  return buffer.count <= kSmall ? direct_small(operation, Kind::reduce_scatter, buffer, 0, work)
-                                : direct(operation, Kind::reduce_scatter, buffer, 0, work);
+  return run(operation, Kind::reduce_scatter, buffer);
 }
 
 Task<> LocalFabric::run_all_gather(const Operation& operation, Span buffer) {
   if (options_.link.on()) return Fabric::run_all_gather(operation, buffer);
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent(shard(buffer.count, size(), rank()).count * sizeof(float) * peers);
-  const auto work = [this, &operation](Span mine) {
-    for (int i = 1; i < size(); ++i) {
-      const int peer = (rank() + i) % size();
-      const Range part = shard(mine.count, size(), peer);
-      copy(mine.at(part), offered_by(peer, operation, mine.count).at(part));
-    }
-  };
-  return buffer.count <= kSmall ? direct_small(operation, Kind::all_gather, buffer, 0, work)
-                                : direct(operation, Kind::all_gather, buffer, 0, work);
+  return run(operation, Kind::all_gather, buffer);
 }
 
 Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer) {
@@ -166,11 +297,7 @@ Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer) {
   const std::size_t part = shard(buffer.count, size(), rank()).count;
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent((buffer.count - part + part * peers) * sizeof(float));
-  if (buffer.count <= kSmall)
-    return direct_small(operation, Kind::all_reduce, buffer, 0,
-                        [this, &operation](Span mine) { sum_all_shards(operation, mine); });
-  return direct(operation, Kind::all_reduce, buffer, 0,
-                [this, &operation](Span mine) { sum_and_hand_out(operation, mine); });
+  return run(operation, Kind::all_reduce, buffer);
 }
 
 Task<> LocalFabric::run_all_reduce_small(const Operation& operation, Span buffer) {
@@ -181,11 +308,7 @@ Task<> LocalFabric::run_all_reduce_small(const Operation& operation, Span buffer
 Task<> LocalFabric::run_broadcast(const Operation& operation, Span buffer, int root) {
   if (options_.link.on()) return Fabric::run_broadcast(operation, buffer, root);
   if (rank() == root) count_sent(buffer.bytes() * (static_cast<std::size_t>(size()) - 1));
-  const auto work = [this, &operation, root](Span mine) {
-    if (rank() != root) copy(mine, offered_by(root, operation, mine.count));
-  };
-  return buffer.count <= kSmall ? direct_small(operation, Kind::broadcast, buffer, root, work)
-                                : direct(operation, Kind::broadcast, buffer, root, work);
+  return run(operation, Kind::broadcast, buffer, root);
 }
 
 }  // namespace skein

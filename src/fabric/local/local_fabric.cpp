@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/local/peer_state.h"
 #include "fabric/local/rendezvous.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
@@ -20,69 +21,70 @@ namespace {
 
 class SegmentMemory final : public Memory {
  public:
-  SegmentMemory(std::shared_ptr<local::Segment> segment, std::size_t count)
+  SegmentMemory(std::shared_ptr<local::OwnSegment> segment, std::size_t count)
       : segment_(std::move(segment)), span_(segment_->allocate(count)) {}
   ~SegmentMemory() override { segment_->release(span_); }
   Span span() const override { return span_; }
 
  private:
-  std::shared_ptr<local::Segment> segment_;
+  std::shared_ptr<local::OwnSegment> segment_;
   Span span_;
 };
 
-}  // namespace
-
-struct LocalFabric::PeerState {
-  int pid = 0;
-  FileDescriptor pidfd;
-  bool dead = false;
-  std::array<std::uint64_t, kChannels> received{};
-  std::array<std::vector<std::unique_ptr<Memory>>, kChannels>
-      staged;  // copies of what is being sent
-};
-
-// Finds the other workers; fills `peers` on the way.
-std::vector<std::shared_ptr<local::Segment>> LocalFabric::meet_and_map(
-    const LocalOptions& options, const std::shared_ptr<local::Segment>& own,
-    std::vector<std::unique_ptr<PeerState>>& peers) {
-  if (options.size > local::kMostRanks)
+void check_size(const LocalOptions& options) {
+  if (options.size > kMostWorkersOfAHost)
     throw ConfigError(fmt::format("{} workers on one host: the local fabric takes at most {}",
-                                  options.size, local::kMostRanks));
-  auto met = local::meet(options.run_id, options.rank, options.size, own->fd(),
-                         SteadyClock().now() + options.join_timeout);
-  std::vector<std::shared_ptr<local::Segment>> segments;
-  for (int r = 0; r < options.size; ++r) {
-    auto& peer = met[static_cast<std::size_t>(r)];
-    segments.push_back(r == options.rank ? own
-                                         : std::make_shared<local::Segment>(
-                                               local::Segment::map(std::move(peer.segment))));
-    auto& state = peers.emplace_back(std::make_unique<PeerState>());
-    state->pid = peer.pid;
-    state->pidfd = std::move(peer.process);
-  }
-  return segments;
+                                  options.size, kMostWorkersOfAHost));
 }
 
+}  // namespace
+
+// The mailbox lies in the sender's file.
+struct LocalFabric::LocalLine final : Line {
+  LocalLine(Loop& loop, int its_peer, Channel its_channel, bool sends, Mailbox& its_box)
+      : Line(loop, its_peer, its_channel, sends), box(its_box) {}
+  Mailbox& box;
+  std::vector<std::unique_ptr<Memory>> staged;  // copies of what is being sent
+};
+
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
-    : LocalFabric(loop, options, std::make_shared<local::Segment>(local::Segment::create())) {}
+    : LocalFabric(loop, options,
+                  (check_size(options), std::make_shared<local::OwnSegment>(options.size))) {}
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
-                         const std::shared_ptr<local::Segment>& own_segment)
+                         std::shared_ptr<local::OwnSegment> own)
     : Fabric(loop),
       options_(options),
-      segments_(meet_and_map(options, own_segment, peers_)),
-      doorbell_(loop, own().header()),
+      own_(std::move(own)),
+      doorbell_(loop, own_->header()),
       egress_(options_.link),
-      ingress_(options_.link) {}
+      ingress_(options_.link) {
+  progressed();
+  meet();
+}
+
+void LocalFabric::meet() {
+  auto met = local::meet(options_.run_id, rank(), size(), own_->fd(),
+                         SteadyClock().now() + options_.join_timeout);
+  for (int r = 0; r < size(); ++r) {
+    auto& peer = met[static_cast<std::size_t>(r)];
+    auto& state = peers_.emplace_back(std::make_unique<PeerState>());
+    state->pid = peer.pid;
+    state->process = std::move(peer.process);
+    if (r != rank())
+      state->segment =
+          std::make_unique<local::PeerSegment>(std::move(peer.segment), r, options_.size);
+  }
+}
 
 LocalFabric::~LocalFabric() {
   Presence expected = Presence::here;
-  own().header().presence.compare_exchange_strong(expected, Presence::left);
+  own_->header().presence.compare_exchange_strong(expected, Presence::left);
   ring_all();
 }
 
 void LocalFabric::fail(const std::string& reason) {
-  auto& header = own().header();
+  auto& header = own_->header();
   const std::size_t length = std::min(reason.size(), sizeof(header.failure) - 1);
   std::memcpy(header.failure, reason.data(), length);
   header.failure[length] = '\0';
@@ -91,33 +93,38 @@ void LocalFabric::fail(const std::string& reason) {
 }
 
 // In the memory of rank 0, which lasts as long as anybody has it, whatever becomes of rank 0.
-std::optional<bool> LocalFabric::expel(int peer) {
-  return segments_.front()->header().expulsions.add(rank(), peer);
-}
+std::optional<bool> LocalFabric::expel(int peer) { return header(0).expulsions.add(rank(), peer); }
 
-bool LocalFabric::expelled(int rank) const {
-  return segments_.front()->header().expulsions.contains(rank);
+bool LocalFabric::expelled(int rank) const { return header(0).expulsions.contains(rank); }
+
+void LocalFabric::progressed() {
+  own_->header().progress_ns.store(SteadyClock().now().time_since_epoch().count(),
+                                   std::memory_order_relaxed);
 }
 
 std::unique_ptr<Memory> LocalFabric::allocate(std::size_t count) {
-  return std::make_unique<SegmentMemory>(segments_[static_cast<std::size_t>(rank())], count);
+  return std::make_unique<SegmentMemory>(own_, count);
+}
+
+local::Header& LocalFabric::header(int rank) const {
+  return rank == options_.rank ? own_->header()
+                               : peers_[static_cast<std::size_t>(rank)]->segment->header();
 }
 
 void LocalFabric::ring_all() {
   for (int r = 0; r < size(); ++r)
-    if (r != rank()) ring(segment(r).header());
+    if (r != rank() && static_cast<std::size_t>(r) < peers_.size()) ring(header(r));
 }
 
 std::string LocalFabric::trouble_with(int peer, bool look) {
   PeerState& other = state(peer);
-  if (look && !other.dead && other.pidfd.valid()) {
-    pollfd ended{other.pidfd.get(), POLLIN, 0};
+  if (look && !other.dead && other.process.valid()) {
+    pollfd ended{other.process.get(), POLLIN, 0};
     other.dead = ::poll(&ended, 1, 0) > 0;
   }
-  const auto& header = segment(peer).header();
-  switch (header.presence.load(std::memory_order_acquire)) {
+  switch (header(peer).presence.load(std::memory_order_acquire)) {
     case Presence::failed:
-      return fmt::format("which failed: {}", header.failure);
+      return fmt::format("which failed: {}", header(peer).failure);
     case Presence::left:
       return "which has left the run";
     case Presence::here:
@@ -126,83 +133,117 @@ std::string LocalFabric::trouble_with(int peer, bool look) {
   return other.dead ? fmt::format("which died (process {})", other.pid) : "";
 }
 
-Task<> LocalFabric::wait_for(const Operation& operation, int peer,
-                             const std::atomic<std::uint64_t>& counter, std::uint64_t value) {
-  const auto reached = [&] { return counter.load(std::memory_order_acquire) >= value; };
-  if (reached() || doorbell_.briefly(reached)) co_return;
-  if (observer()) observer()->waiting(operation.name, peer);
-  Time looked = loop().now();
-  for (;;) {
-    // A system call is too much for every wait; the bell rings at least this often.
-    const Time now = loop().now();
-    const bool look = now - looked >= local::Doorbell::kLookAround;
-    if (look) looked = now;
-    const std::string trouble = trouble_with(peer, look);
-    if (reached()) break;  // also if that was its last act
-    if (!trouble.empty())
-      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
-                    peer);
-    if (now >= operation.deadline)
-      throw IoError(
-          fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer),
-          peer);
-    co_await doorbell_.bell().wait(operation.deadline);
-    if (reached()) break;
+// A sign that is only passed on keeps its time, so that workers who wait for each other cannot keep
+// each other waiting for ever.
+Time LocalFabric::last_sign(int peer) {
+  PeerState& other = state(peer);
+  const std::int64_t sign = header(peer).progress_ns.load(std::memory_order_relaxed);
+  if (sign <= other.sign_ns) return other.heard;
+  other.sign_ns = sign;
+  other.heard = loop().now();
+  auto& own = own_->header().progress_ns;
+  std::int64_t known = own.load(std::memory_order_relaxed);
+  while (known < sign && !own.compare_exchange_weak(known, sign, std::memory_order_relaxed)) {
   }
-  if (observer()) observer()->resumed();
+  return other.heard;
 }
 
-Task<> LocalFabric::start_send(const Operation& operation, int peer, Span data) {
-  const auto channel = static_cast<std::size_t>(operation.channel);
-  Mailbox& box = own().header().mail[peer][channel];
-  const std::uint64_t number = box.posted.load(std::memory_order_relaxed);
-  if (number >= local::kMailDepth)
-    co_await wait_for(operation, peer, box.taken, number - local::kMailDepth + 1);
-  if (!own().contains(data.data, data.bytes())) {
-    auto& copies = state(peer).staged[channel];
-    copies.push_back(allocate(data.count));
-    copy(copies.back()->span(), data);
-    data = copies.back()->span();
+std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, bool outgoing) {
+  Mailbox& box =
+      outgoing ? own_->mailbox(peer, channel) : state(peer).segment->mailbox(rank(), channel);
+  return std::make_unique<LocalLine>(loop(), peer, channel, outgoing, box);
+}
+
+bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
+  auto& line = static_cast<LocalLine&>(any);
+  Mailbox& box = line.box;
+  const std::uint64_t number = line.serving;
+  if (number >= box.taken.load(std::memory_order_acquire) + local::kMailDepth) return false;
+  auto place = own_->place_of(data);
+  if (!place) {
+    line.staged.push_back(allocate(data.count));
+    copy(line.staged.back()->span(), data);
+    place = own_->place_of(line.staged.back()->span());
   }
   const Time left_at = egress_.pass(loop().now(), data.bytes());
-  box.letters[number % local::kMailDepth] = {own().offset_of(data.data), data.count,
-                                             left_at.time_since_epoch().count()};
+  box.letters[number % local::kMailDepth] = {*place, left_at.time_since_epoch().count()};
   box.posted.store(number + 1, std::memory_order_release);
-  ring(segment(peer).header());
+  progressed();
+  ring(header(line.peer));
   count_sent(data.bytes());
+  return true;
 }
 
-Task<> LocalFabric::finish_sends(const Operation& operation, int peer) {
-  const auto channel = static_cast<std::size_t>(operation.channel);
-  Mailbox& box = own().header().mail[peer][channel];
-  const std::uint64_t all = box.posted.load(std::memory_order_relaxed);
-  co_await wait_for(operation, peer, box.taken, all);
-  if (box.posted.load(std::memory_order_relaxed) == all) state(peer).staged[channel].clear();
+Task<> LocalFabric::wait_for_room(const Operation& operation, Line& any) {
+  const auto& line = static_cast<LocalLine&>(any);
+  const auto room = [&line] {
+    return line.serving < line.box.taken.load(std::memory_order_acquire) + local::kMailDepth;
+  };
+  co_await wait_for(operation, line.peer, room, [&line] { return line.box.refused.load() != 0; });
 }
 
-Task<> LocalFabric::receive_into(const Operation& operation, int peer, Span into, Combine combine) {
-  const auto channel = static_cast<std::size_t>(operation.channel);
-  Mailbox& box = segment(peer).header().mail[rank()][channel];
-  const std::uint64_t number = state(peer).received[channel]++;
-  co_await wait_for(operation, peer, box.posted, number + 1);
+bool LocalFabric::all_taken(Line& any) {
+  auto& line = static_cast<LocalLine&>(any);
+  if (line.box.taken.load(std::memory_order_acquire) < line.serving) return false;
+  line.staged.clear();
+  return true;
+}
+
+Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any) {
+  auto& line = static_cast<LocalLine&>(any);
+  const std::uint64_t all = line.serving;
+  const auto taken = [&line, all] { return line.box.taken.load(std::memory_order_acquire) >= all; };
+  co_await wait_for(operation, line.peer, taken,
+                    [&line] { return !line.broken.empty() || line.box.refused.load() != 0; });
+  if (line.serving == all) line.staged.clear();
+}
+
+// The sender may take its message back while it is being read; so that is asked once more when it
+// has been.
+Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combine combine) {
+  auto& line = static_cast<LocalLine&>(any);
+  Mailbox& box = line.box;
+  const std::uint64_t number = line.serving;
+  const auto withdrawn = [&box] { return box.withdrawn.load(std::memory_order_acquire) != 0; };
+  const auto there = [&] {
+    return box.posted.load(std::memory_order_acquire) > number && !withdrawn();
+  };
+  co_await wait_for(operation, line.peer, there, withdrawn);
   const Letter letter = box.letters[number % local::kMailDepth];
-  if (letter.count != into.count) {
+  if (letter.place.count != into.count) {
     const std::string text =
-        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation), peer,
-                    letter.count, rank(), into.count);
+        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
+                    line.peer, letter.place.count, rank(), into.count);
     fail(text);
-    throw IoError(text, peer);
+    throw IoError(text, line.peer);
   }
   if (options_.link.on()) {
     const Time first_byte = Time(Duration(letter.left_at_ns)) + options_.link.latency;
     const Time complete =
         ingress_.pass(first_byte, into.bytes()) + options_.link.transfer(into.bytes());
-    if (complete > loop().now()) co_await loop().sleep_until(complete);
+    for (Time now = loop().now(); now < complete; now = loop().now()) {
+      co_await loop().sleep_until(std::min(complete, now + local::Doorbell::kLookAround));
+      progressed();
+    }
   }
-  const Span sent{segment(peer).at(letter.offset), into.count};
+  const Span sent = state(line.peer).segment->at(letter.place);
   combine == Combine::add ? add(into, sent) : copy(into, sent);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (withdrawn())
+    throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
+                  line.peer);
   box.taken.store(number + 1, std::memory_order_release);
-  ring(segment(peer).header());
+  progressed();
+  ring(header(line.peer));
+}
+
+void LocalFabric::close_line(Line& any) {
+  auto& line = static_cast<LocalLine&>(any);
+  (line.outgoing ? line.box.withdrawn : line.box.refused).store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  line.staged.clear();
+  ring(header(line.peer));
+  doorbell_.bell().notify_all();
 }
 
 }  // namespace skein

@@ -6,9 +6,9 @@
 // whose arrival the link delays.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -40,12 +40,17 @@ class LocalFabric final : public Fabric {
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override;
   bool expelled(int rank) const override;
-
-  Task<> start_send(const Operation& operation, int peer, Span data) override;
-  Task<> finish_sends(const Operation& operation, int peer) override;
-  Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine) override;
+  void progressed() override;
 
  protected:
+  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
+  bool try_post(const Operation& operation, Line& line, Span data) override;
+  Task<> wait_for_room(const Operation& operation, Line& line) override;
+  bool all_taken(Line& line) override;
+  Task<> wait_until_taken(const Operation& operation, Line& line) override;
+  Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
+  void close_line(Line& line) override;
+
   Task<> run_reduce_scatter(const Operation& operation, Span buffer) override;
   Task<> run_all_gather(const Operation& operation, Span buffer) override;
   Task<> run_all_reduce(const Operation& operation, Span buffer) override;
@@ -53,46 +58,37 @@ class LocalFabric final : public Fabric {
   Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
 
  private:
-  enum class Kind : std::uint64_t { reduce_scatter = 1, all_gather, all_reduce, broadcast };
-  class Staged;
+  enum class Kind : std::uint32_t { reduce_scatter = 1, all_gather, all_reduce, broadcast };
+  struct LocalLine;
   struct PeerState;
+  class Collective;
 
-  LocalFabric(Loop& loop, const LocalOptions& options,
-              const std::shared_ptr<local::Segment>& own_segment);
-  static std::vector<std::shared_ptr<local::Segment>> meet_and_map(
-      const LocalOptions& options, const std::shared_ptr<local::Segment>& own,
-      std::vector<std::unique_ptr<PeerState>>& peers);
+  LocalFabric(Loop& loop, const LocalOptions& options, std::shared_ptr<local::OwnSegment> own);
+  void meet();
 
-  local::Segment& own() { return *segments_[static_cast<std::size_t>(options_.rank)]; }
-  local::Segment& segment(int rank) { return *segments_[static_cast<std::size_t>(rank)]; }
+  local::Header& header(int rank) const;
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
   void ring_all();
 
   // Why `peer` will never answer, or empty. Asks the system whether it lives only if `look`.
   std::string trouble_with(int peer, bool look);
 
-  // Waits until `counter`, which `peer` raises, has reached `value`.
-  Task<> wait_for(const Operation& operation, int peer, const std::atomic<std::uint64_t>& counter,
-                  std::uint64_t value);
+  // When there was last a sign of progress from `peer`, which is passed on to those who wait for
+  // this worker.
+  Time last_sign(int peer);
 
-  // A collective on shared memory: offer `buffer`, wait for all offers, `work`, wait until all are
-  // done. A small one offers a copy instead, and then need not wait until all are done.
-  template <typename Work>
-  Task<> direct(const Operation& operation, Kind kind, Span buffer, int root, Work work);
-  template <typename Work>
-  Task<> direct_small(const Operation& operation, Kind kind, Span buffer, int root, Work work);
-  Task<> offer(const Operation& operation, Kind kind, Span shared, int root);
-  Span offered_by(int rank, const Operation& operation, std::size_t count);
-  void check_offer(const Operation& operation, int peer, Kind kind, std::size_t count, int root);
-  void sum_part(const Operation& operation, Span buffer, int owner, Range part);
-  void sum_own_shard(const Operation& operation, Span buffer);
-  void sum_all_shards(const Operation& operation, Span buffer);
-  void sum_and_hand_out(const Operation& operation, Span buffer);
+  // Waits until `reached()`, which `peer` brings about. It never will if `given_up()`.
+  template <typename Reached, typename GivenUp>
+  Task<> wait_for(const Operation& operation, int peer, Reached reached, GivenUp given_up);
+
+  Task<> run_small(const Operation& operation, Kind kind, Span buffer, int root);
+  Task<> run_large(const Operation& operation, Kind kind, Span buffer, int root);
+  Task<> run(const Operation& operation, Kind kind, Span buffer, int root = 0);
 
   LocalOptions options_;
   std::vector<std::unique_ptr<PeerState>> peers_;
-  std::vector<std::shared_ptr<local::Segment>> segments_;  // own memory may outlive the fabric
-  std::array<Span, kChannels> small_copies_{};  // never given back: a peer may read them to the end
+  std::shared_ptr<local::OwnSegment> own_;          // its memory may outlive the fabric
+  std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
   local::Doorbell doorbell_;
   local::Lane egress_, ingress_;
 };

@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kMagic = 0x534b4e31;  // "SKN1": changes with the layout of Header
+constexpr std::uint32_t kMagic = 0x534b4e32;  // "SKN2": changes with the layout of Header
 
 // Well below the 253 that one message may carry.
 constexpr std::size_t kMostFdsOfAMessage = 128;

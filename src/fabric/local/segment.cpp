@@ -16,97 +16,149 @@
 namespace skein::local {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSharedPart = 16 * kPage;  // that small blocks share
 
 [[noreturn]] void fail(const char* what) {
   throw Error(fmt::format("shared memory: {}: {}", what, std::strerror(errno)));
 }
 
-// The file is sparse: this reserves addresses, not memory. Twice the host's memory is more than can
-// ever be used of it.
-std::size_t address_space() {
-  const auto pages = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES));
-  return std::bit_ceil(2 * pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
-}
-
+// Few different sizes, so that what was released fits what is asked for next. What is never touched
+// of a block takes no memory.
 std::size_t block_size(std::size_t count) {
   const std::size_t bytes = std::max<std::size_t>(count * sizeof(float), 64);
-  return bytes <= kPage ? std::bit_ceil(bytes) : (bytes + kPage - 1) / kPage * kPage;
+  if (bytes <= kPage) return std::bit_ceil(bytes);
+  const std::size_t step = std::max(kPage, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+FileDescriptor create_file(std::size_t bytes) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
+                "atomics are shared between processes");
+  FileDescriptor fd(::memfd_create("skein", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) fail("memfd_create");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("ftruncate");
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) fail("F_ADD_SEALS");
+  return fd;
+}
+
+FileDescriptor checked(FileDescriptor fd, int rank, std::size_t bytes) {
+  struct stat status {};
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd.get(), &status) != 0 ||
+      status.st_size < static_cast<off_t>(bytes))
+    throw IoError(fmt::format("rank {} brought shared memory that cannot be used: it is too small, "
+                              "or could shrink",
+                              rank),
+                  rank);
+  return fd;
 }
 
 }  // namespace
 
-Segment Segment::create() {
-  static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
-                "atomics are shared between processes");
-  FileDescriptor fd(::memfd_create("skein", MFD_CLOEXEC));
-  if (!fd.valid()) fail("memfd_create");
-  const std::size_t bytes = address_space();
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("ftruncate");
-  return Segment(std::move(fd), bytes);
+OwnSegment::OwnSegment(int ranks)
+    : SharedFile(create_file(reserved(ranks)), ranks), end_(reserved(ranks)) {}
+
+OwnSegment::~OwnSegment() {
+  for (const auto& [address, part] : parts_) ::munmap(const_cast<std::byte*>(address), part.bytes);
 }
 
-Segment Segment::map(FileDescriptor fd) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail("fstat");
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  if (bytes < sizeof(Header)) throw Error("shared memory: a peer's segment is too small");
-  return Segment(std::move(fd), bytes);
+std::uint64_t OwnSegment::grow(std::size_t bytes) {
+  const std::uint64_t begin = end_;
+  if (::ftruncate(fd(), static_cast<off_t>(end_ + bytes)) != 0) fail("ftruncate");
+  end_ += bytes;
+  return begin;
 }
 
-Segment::Segment(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
-  void* base =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
-  if (base == MAP_FAILED) fail("mmap");
-  base_ = static_cast<std::byte*>(base);
-  used_ = (sizeof(Header) + kPage - 1) / kPage * kPage;
+std::byte* OwnSegment::add_part(std::size_t bytes) {
+  const std::uint64_t offset = grow(bytes);
+  std::byte* const address = map(offset, bytes);
+  parts_.emplace(address, Part{offset, bytes});
+  return address;
 }
 
-Segment::Segment(Segment&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      base_(std::exchange(other.base_, nullptr)),
-      bytes_(other.bytes_),
-      used_(other.used_),
-      free_(std::move(other.free_)) {}
-
-Segment::~Segment() {
-  if (base_) ::munmap(base_, bytes_);
-}
-
-bool Segment::contains(const void* data, std::size_t bytes) const {
-  const auto* first = static_cast<const std::byte*>(data);
-  return first >= base_ && first + bytes <= base_ + bytes_;
-}
-
-std::uint64_t Segment::offset_of(const void* data) const {
-  return static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - base_);
-}
-
-Span Segment::allocate(std::size_t count) {
+Span OwnSegment::allocate(std::size_t count) {
   const std::size_t size = block_size(count);
+  const std::lock_guard lock(mutex_);
   auto& spare = free_[size];
-  if (!spare.empty()) {
-    const Span memory{at(spare.back()), count};
-    spare.pop_back();
-    std::memset(memory.data, 0, memory.bytes());
-    return memory;
+  if (spare.empty()) {
+    const std::size_t bytes = size <= kPage ? kSharedPart : size;
+    std::byte* const address = add_part(bytes);
+    for (std::size_t at = bytes; at > 0; at -= size) spare.push_back(address + at - size);
   }
-  if (size > bytes_ - used_)
-    throw Error(fmt::format("shared memory: no room for {} bytes, {} of {} are in use", size, used_,
-                            bytes_));
-  const Span memory{at(used_), count};
-  used_ += size;
+  const Span memory{reinterpret_cast<float*>(spare.back()), count};
+  spare.pop_back();
+  // Large blocks are holes of the file since they were released, and read as zeros.
+  if (size <= kPage) std::memset(memory.data, 0, memory.bytes());
   return memory;
 }
 
-void Segment::release(Span memory) {
+void OwnSegment::release(Span memory) {
   const std::size_t size = block_size(memory.count);
-  const std::uint64_t offset = offset_of(memory.data);
-  // Give large blocks back to the system; the addresses stay ours.
-  if (size > kPage)
-    ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                static_cast<off_t>(size));
-  free_[size].push_back(offset);
+  const std::lock_guard lock(mutex_);
+  const auto found = find(memory.data);
+  if (size > kPage && ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                  static_cast<off_t>(found->second.offset),
+                                  static_cast<off_t>(found->second.bytes)) != 0)
+    std::memset(memory.data, 0, memory.bytes());
+  free_[size].push_back(reinterpret_cast<std::byte*>(memory.data));
+}
+
+OwnSegment::Parts::const_iterator OwnSegment::find(const void* data) const {
+  auto found = parts_.upper_bound(static_cast<const std::byte*>(data));
+  if (found == parts_.begin()) return parts_.end();
+  --found;
+  const auto inside = static_cast<const std::byte*>(data) - found->first;
+  return inside < static_cast<std::ptrdiff_t>(found->second.bytes) ? found : parts_.end();
+}
+
+std::optional<Place> OwnSegment::place_of(Span memory) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = find(memory.data);
+  if (found == parts_.end()) return std::nullopt;
+  const auto offset =
+      static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(memory.data) - found->first);
+  return Place{found->second.offset, found->second.bytes, offset, memory.count};
+}
+
+void OwnSegment::move_away(Span memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find(memory.data);
+  SKEIN_CHECK(found != parts_.end(), "memory that is not shared is to be moved");
+  const Part old = found->second;
+  auto* const address = const_cast<std::byte*>(found->first);
+  const std::uint64_t offset = grow(old.bytes);
+  std::byte* const copy = map(offset, old.bytes);
+  std::memcpy(copy, address, old.bytes);
+  map(offset, old.bytes, address);
+  ::munmap(copy, old.bytes);
+  parts_.at(address) = Part{offset, old.bytes};
+}
+
+PeerSegment::PeerSegment(FileDescriptor fd, int rank, int ranks)
+    : SharedFile(checked(std::move(fd), rank, reserved(ranks)), ranks), rank_(rank) {}
+
+PeerSegment::~PeerSegment() {
+  for (const auto& [offset, part] : parts_) ::munmap(part.data, part.bytes());
+}
+
+Span PeerSegment::at(const Place& place) {
+  if (place.count == 0) return {};
+  Span& part = parts_[place.part];
+  if (part.count == 0) {
+    struct stat status {};
+    const bool whole = place.part % kPage == 0 && place.part_bytes % kPage == 0 &&
+                       place.part_bytes > 0 && ::fstat(fd(), &status) == 0 &&
+                       place.part_bytes <= static_cast<std::uint64_t>(status.st_size) &&
+                       place.part <= static_cast<std::uint64_t>(status.st_size) - place.part_bytes;
+    if (whole)
+      part = {reinterpret_cast<float*>(map(place.part, place.part_bytes)),
+              place.part_bytes / sizeof(float)};
+  }
+  const std::uint64_t bytes = part.bytes();
+  if (place.offset % sizeof(float) != 0 || place.offset > bytes ||
+      place.count > (bytes - place.offset) / sizeof(float))
+    throw IoError(fmt::format("rank {} offers memory that it does not have", rank_), rank_);
+  return part.at({place.offset / sizeof(float), place.count});
 }
 
 }  // namespace skein::local

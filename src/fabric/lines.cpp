@@ -1,0 +1,160 @@
+// Point to point: messages on a line pass in turn, and one that does not end well breaks the line.
+#include <fmt/format.h>
+
+#include "fabric/fabric.h"
+#include "kernels/kernels.h"
+#include "skein/error.h"
+
+namespace skein {
+
+Fabric::Line& Fabric::line(int peer, Channel channel, bool outgoing) {
+  SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "a message {} rank {} of {}",
+              outgoing ? "to" : "from", peer, size());
+  SKEIN_CHECK(channel >= 0 && channel < kMostChannels, "channel {} of {}", channel, kMostChannels);
+  auto& found =
+      (outgoing ? outgoing_ : incoming_)[static_cast<std::uint64_t>(peer) * kMostChannels +
+                                         static_cast<std::uint64_t>(channel)];
+  if (!found) found = open_line(peer, channel, outgoing);
+  return *found;
+}
+
+void Fabric::check_open(const Operation& operation, const Line& line) {
+  if (line.broken.empty()) return;
+  throw IoError(
+      fmt::format("{} {} rank {} cannot run: {} before it did not end well", describe(operation),
+                  line.outgoing ? "to" : "from", line.peer, line.broken),
+      line.peer);
+}
+
+// What one message does on its line: unless it ends well the line breaks, since peers would go on
+// with it and the order would no longer agree.
+class Fabric::Passage {
+ public:
+  Passage(Fabric& fabric, Line& line, const Operation& operation)
+      : fabric_(fabric), line_(line), operation_(operation) {}
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+  ~Passage() {
+    if (!succeeded) fabric_.give_up(line_, operation_);
+  }
+  bool succeeded = false;
+
+ private:
+  Fabric& fabric_;
+  Line& line_;
+  const Operation& operation_;
+};
+
+void Fabric::give_up(Line& line, const Operation& operation) {
+  if (!line.broken.empty()) return;
+  line.broken = describe(operation);
+  close_line(line);
+  line.changed.notify_all();
+}
+
+// What a collective has on its way goes with it.
+void Fabric::give_up_sends(const Operation& operation) {
+  for (const auto& [key, line] : outgoing_)
+    if (line->channel == operation.channel && !all_taken(*line)) give_up(*line, operation);
+}
+
+Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t number) {
+  const Time begin = loop_.now();
+  while (line.serving != number) {
+    // Those before end by themselves, or break the line.
+    const Deadline deadline =
+        operation.limit.by_silence() ? kNever : operation.limit.end(begin, {});
+    const bool changed = co_await line.changed.wait(deadline);
+    check_open(operation, line);
+    if (!changed && line.serving != number)
+      throw IoError(too_late(operation, line.peer), line.peer);
+  }
+}
+
+Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
+  Line& line = this->line(peer, operation.channel, true);
+  check_open(operation, line);
+  const std::uint64_t number = line.begun++;
+  Passage passage(*this, line, operation);
+  if (number != line.serving) co_await in_turn(operation, line, number);
+  while (!try_post(operation, line, data)) {
+    co_await wait_for_room(operation, line);
+    check_open(operation, line);
+  }
+  ++line.serving;
+  passage.succeeded = true;
+  line.changed.notify_all();
+}
+
+Task<> Fabric::finish_sends(const Operation& operation, int peer) {
+  Line& line = this->line(peer, operation.channel, true);
+  check_open(operation, line);
+  if (all_taken(line)) co_return;
+  Passage passage(*this, line, operation);
+  co_await wait_until_taken(operation, line);
+  passage.succeeded = true;
+}
+
+Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Combine combine) {
+  Line& line = this->line(peer, operation.channel, false);
+  check_open(operation, line);
+  const std::uint64_t number = line.begun++;
+  Passage passage(*this, line, operation);
+  if (number != line.serving) co_await in_turn(operation, line, number);
+  co_await take(operation, line, into, combine);
+  ++line.serving;
+  passage.succeeded = true;
+  line.changed.notify_all();
+}
+
+Fabric::Sending::~Sending() {
+  if (!open_) return;
+  Line& line = fabric_.line(peer_, operation_.channel, true);
+  if (!fabric_.all_taken(line)) fabric_.give_up(line, operation_);
+}
+
+Task<> Fabric::Sending::start(Span data) {
+  open_ = true;
+  co_await fabric_.start_send(operation_, peer_, data);
+}
+
+Task<> Fabric::Sending::finish() {
+  co_await fabric_.finish_sends(operation_, peer_);
+  open_ = false;
+}
+
+Task<> Fabric::send(Channel channel, int peer, Span data, Limit limit) {
+  const Operation operation{"send", channel, 0, limit};
+  co_await start_send(operation, peer, data);
+  co_await finish_sends(operation, peer);
+}
+
+Task<> Fabric::receive(Channel channel, int peer, Span into, Limit limit) {
+  const Operation operation{"receive", channel, 0, limit};
+  co_await receive_into(operation, peer, into, Combine::copy);
+}
+
+Task<> Fabric::exchange(Channel channel, int peer, Span out, Span in, Limit limit) {
+  const Operation operation{"exchange", channel, 0, limit};
+  Sending sending(*this, operation, peer);
+  co_await sending.start(out);
+  co_await receive_into(operation, peer, in, Combine::copy);
+  co_await sending.finish();
+}
+
+// The message outlives this worker's part in the run where a fabric can: nothing takes it back.
+Task<> Fabric::deliver(Operation operation, int peer, std::unique_ptr<Memory> message) {
+  try {
+    co_await start_send(operation, peer, message->span());
+    co_await wait_until_taken(operation, line(peer, operation.channel, true));
+  } catch (const IoError&) {  // nobody waits to hear of it
+  }
+}
+
+void Fabric::send_and_forget(Channel channel, int peer, Span data) {
+  auto message = allocate_on_heap(data.count);
+  copy(message->span(), data);
+  loop_.spawn(deliver({"send", channel, 0, kNever}, peer, std::move(message)));
+}
+
+}  // namespace skein

@@ -1,0 +1,50 @@
+// What a worker of one host knows of another. Only the local fabric includes this.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "fabric/local/local_fabric.h"
+#include "skein/error.h"
+
+namespace skein {
+
+struct LocalFabric::PeerState {
+  std::unique_ptr<local::PeerSegment> segment;  // none of the own rank
+  int pid = 0;
+  FileDescriptor process;
+  bool dead = false;
+  std::int64_t sign_ns = 0;  // its latest sign of progress
+  Time heard{};              // and when this worker saw it
+};
+
+template <typename Reached, typename GivenUp>
+Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reached,
+                             GivenUp given_up) {
+  if (reached() || doorbell_.briefly(reached)) co_return;
+  if (observer()) observer()->waiting(operation.name, peer);
+  const Time begin = loop().now();
+  Time looked = begin;
+  for (;;) {
+    // A system call is too much for every wait; the bell rings at least this often.
+    const Time now = loop().now();
+    const bool look = now - looked >= local::Doorbell::kLookAround;
+    if (look) looked = now;
+    const std::string trouble = trouble_with(peer, look);
+    const bool vain = given_up();
+    if (reached()) break;  // also if that was its last act
+    if (!trouble.empty())
+      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
+                    peer);
+    if (vain)
+      throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), peer), peer);
+    const Time end = operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(peer));
+    if (now >= end) throw IoError(too_late(operation, peer), peer);
+    co_await doorbell_.bell().wait(end);
+    if (reached()) break;
+  }
+  if (observer()) observer()->resumed();
+}
+
+}  // namespace skein

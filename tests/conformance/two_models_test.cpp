@@ -1,0 +1,119 @@
+// Two models in one world, side by side and one after the other: neither hears of the other.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "conformance/harness.h"
+#include "kernels/kernels.h"
+#include "optimize/sgd.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kBatch = 4;
+constexpr int kSteps = 12;
+constexpr double kRate = 0.01;
+constexpr Channel kCheck = 7;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw Error(what);
+}
+
+// Every rank has a constant gradient, which differs between models by a factor of a hundred.
+struct Model {
+  Model(Fabric& fabric, const std::string& name, float its_scale)
+      : scale(its_scale),
+        arena({{"a", 5000}}, [&](std::size_t count) { return fabric.allocate(count); }),
+        optimizer(arena.size(), SgdOptions{}),
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0, 5),
+        strategy(make_strategy(name, {}, worker)),
+        background(fabric.loop().spawn(strategy->background())) {}
+
+  float gradient() const { return scale * static_cast<float>(1 + worker.rank()); }
+  bool more() const {
+    return strategy->lockstep() || strategy->survives_losses()
+               ? steps < kSteps
+               : worker.progress.samples < kSteps * kBatch * worker.size();
+  }
+
+  Task<> step() {
+    co_await strategy->expect(kBatch);
+    co_await worker.loop().sleep_for(1ms);
+    co_await strategy->begin_step(kBatch);
+    fill(arena.gradients(), gradient());
+    worker.meters.computed(1ms, kBatch);
+    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
+      strategy->gradient_ready(bucket);
+    co_await strategy->end_step(kBatch);
+    ++steps;
+  }
+
+  // All have the same, and it is what this model's gradients make.
+  Task<> check(Fabric& fabric) {
+    co_await strategy->flush();
+    const Span mine = arena.parameters().at({0, 5000});
+    const auto memory = allocate_on_heap(mine.count);
+    copy(memory->span(), mine);
+    co_await fabric.broadcast(kCheck, memory->span(), 0, fabric.loop().now() + 30s);
+    require(std::ranges::equal(mine, memory->span()), "replicas differ");
+    const double one = -kRate * static_cast<double>(scale);  // a step's on rank 0
+    const double least = one * kSteps * (worker.size() + 1), most = one * kSteps;
+    require(mine[0] >= 1.05 * least && mine[0] <= 0.05 * most, std::to_string(mine[0]) + " of [" +
+                                                                   std::to_string(least) + ", " +
+                                                                   std::to_string(most) + "]");
+    if (!strategy->survives_losses()) co_return;
+    const nlohmann::json figures = strategy->figures();
+    require(figures["initiated"].get<int>() + figures["accepted"].get<int>() > 0, "trained alone");
+    require(figures["dead"].empty(), "lost somebody");
+  }
+
+  int steps = 0;
+  float scale;
+  NoTrace trace;
+  Arena arena;
+  Sgd optimizer;
+  Worker worker;
+  std::unique_ptr<Strategy> strategy;
+  ScopedJob background;
+};
+
+class TwoModels : public testing::TestWithParam<std::tuple<World, int, std::string>> {
+ protected:
+  void run(const Body& body) { expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), body); }
+  const std::string& strategy() const { return std::get<2>(GetParam()); }
+};
+
+TEST_P(TwoModels, TrainSideBySide) {
+  run([name = strategy()](Fabric& fabric) -> Task<> {
+    Model a(fabric, name, 1), b(fabric, name, 100);
+    while (a.more() || b.more()) {
+      if (a.more()) co_await a.step();
+      if (b.more()) co_await b.step();
+    }
+    co_await a.check(fabric);
+    co_await b.check(fabric);
+  });
+}
+
+TEST_P(TwoModels, TrainOneAfterTheOther) {
+  run([name = strategy()](Fabric& fabric) -> Task<> {
+    for (const float scale : {1.0F, 100.0F, 1.0F}) {
+      Model model(fabric, name, scale);
+      while (model.more()) co_await model.step();
+      co_await model.check(fabric);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, TwoModels,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(3),
+                                          testing::ValuesIn(strategy_names())),
+                         name_of_three);
+
+}  // namespace
+}  // namespace skein::conformance
