@@ -1,0 +1,280 @@
+// Loops that users write, under every strategy there is: they come to their end in time, on all
+// workers, with one model that has learnt something.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <thread>
+
+#include "on_workers.h"
+#include "skein/torch.h"
+#include "strategy/registry.h"
+#include "test_net.h"
+#include "torch/distributed_impl.h"
+
+namespace skein::user_loops_test {
+namespace {
+
+constexpr int kWorkers = 3;
+constexpr std::int64_t kInputs = 6, kBatch = 8;
+
+// A worker's model and its own part of the data: points of one line with some noise.
+struct Job {
+  explicit Job(World& world) : world(world) {
+    torch::manual_seed(static_cast<std::uint64_t>(world.rank()) + 7);
+    const auto slope = torch::arange(1, kInputs + 1, torch::kFloat32).reshape({kInputs, 1}) / 4;
+    inputs = torch::randn({5 * kBatch + 1 + world.rank(), kInputs});  // a short last batch
+    targets = inputs.mm(slope) + 0.01 * torch::randn({inputs.size(0), 1});
+    torch::manual_seed(static_cast<std::uint64_t>(world.rank()) + 1);
+    net = torch::nn::Sequential(torch::nn::Linear(kInputs, 8), torch::nn::Tanh(),
+                                torch::nn::Linear(8, 1));
+  }
+
+  Distributed start(const StrategySpec& strategy) {
+    return distribute(world, *net, sgd(0.02).momentum(0.5), strategy);
+  }
+
+  torch::Tensor loss_on(const torch::Tensor& x, const torch::Tensor& y) {
+    return torch::nn::functional::mse_loss(net->forward(x), y);
+  }
+  torch::Tensor loss(int step) {
+    const std::int64_t from = step % 5 * kBatch;
+    return loss_on(inputs.narrow(0, from, kBatch), targets.narrow(0, from, kBatch));
+  }
+  double evaluated() {
+    const torch::NoGradGuard no_grad;
+    return loss_on(inputs, targets).item<double>();
+  }
+
+  World& world;
+  torch::Tensor inputs, targets;
+  torch::nn::Sequential net;
+};
+
+// One loop; it leaves the trained model in the job's module.
+using Loop = void (*)(Job& job, const StrategySpec& strategy);
+
+// As the README has it: so many steps each, then save.
+void fixed_number_of_steps(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    job.loss(step).backward();
+    run.step(kBatch);
+  }
+  const std::string path = "/tmp/skein-loops-" + std::to_string(::getppid()) + ".safetensors";
+  run.save(path);
+  EXPECT_EQ(run.samples(), kWorkers * 30 * kBatch);
+  if (job.world.rank() == 0) std::remove(path.c_str());
+}
+
+void epochs_with_a_short_last_batch(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    const auto order = torch::randperm(job.inputs.size(0));
+    for (const auto& batch : order.split(kBatch)) {
+      run.expect(batch.size(0));
+      job.loss_on(job.inputs.index_select(0, batch), job.targets.index_select(0, batch)).backward();
+      run.step(batch.size(0));
+    }
+  }
+  run.flush();
+  EXPECT_EQ(run.samples(), 5 * (kWorkers * (5 * kBatch + 1) + 3));
+}
+
+void clipping(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    job.loss(step).backward();
+    torch::nn::utils::clip_grad_norm_(job.net->parameters(), 2.0);
+    run.step(kBatch);
+  }
+  run.flush();
+}
+
+void scaling(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    (job.loss(step) * 64).backward();
+    for (auto& each : job.net->parameters()) each.mutable_grad().mul_(1.0 / 64);
+    run.step(kBatch);
+  }
+  run.flush();
+}
+
+// Out of habit: step() has cleared the gradients already.
+void clearing(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    job.net->zero_grad(/*set_to_none=*/step % 2 == 0);
+    job.loss(step).backward();
+    run.step(kBatch);
+  }
+  run.flush();
+}
+
+void clipping_the_average(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  int calls = 0;
+  run.before_update([&](AveragedGradients& g) {
+    ++calls;
+    if (std::isfinite(g.norm()))
+      g.clip(2.0);
+    else
+      g.skip();
+  });
+  for (int step = 0; step < 30; ++step) {
+    auto loss = job.loss(step);
+    if (step == 17 && job.world.rank() == 2) loss = loss * INFINITY;
+    loss.backward();
+    run.step(kBatch);
+  }
+  run.flush();
+  EXPECT_GT(calls, 0);
+}
+
+void accumulation(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  run.accumulate(2);
+  for (int step = 0; step < 30; ++step) {
+    for (int pass = 0; pass < 2; ++pass) (job.loss(2 * step + pass) / 2).backward();
+    run.step(2 * kBatch);
+  }
+  run.flush();
+}
+
+void evaluation_in_the_middle(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    job.loss(step).backward();
+    run.step(kBatch);
+    if (step % 7 == 3) {
+      EXPECT_TRUE(std::isfinite(job.evaluated()));  // whatever model is there
+    }
+    if (step % 10 == 9) {
+      run.flush();
+      EXPECT_TRUE(test::same_on_all(job.world, test::flat_parameters(*job.net)));
+      const double sum = job.world.sum({job.evaluated()})[0];
+      EXPECT_TRUE(std::isfinite(sum));
+    }
+  }
+  run.flush();
+}
+
+// Unequal workers until all have done so much together.
+void until_enough_samples(Job& job, const StrategySpec& strategy) {
+  constexpr std::int64_t kTotal = kWorkers * 30 * kBatch;
+  auto run = job.start(strategy);
+  int step = 0;
+  while (!run.done(kTotal)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(job.world.rank()));
+    job.loss(step++).backward();
+    run.step(kBatch);
+  }
+  run.flush();
+  EXPECT_GE(run.samples(), kTotal);
+  if (run.impl().strategy().lockstep()) {
+    EXPECT_EQ(run.samples(), kTotal);
+  }
+}
+
+// Two runs after each other in one world, the first without a flush.
+void one_run_after_the_other(Job& job, const StrategySpec& strategy) {
+  {
+    auto run = job.start(strategy);
+    for (int step = 0; step < 5; ++step) {
+      job.loss(step).backward();
+      run.step(kBatch);
+    }
+  }
+  fixed_number_of_steps(job, strategy);
+}
+
+const std::vector<std::pair<const char*, Loop>> kLoops{
+    {"a fixed number of steps", fixed_number_of_steps},
+    {"epochs with a short last batch", epochs_with_a_short_last_batch},
+    {"clipping", clipping},
+    {"scaling", scaling},
+    {"clearing", clearing},
+    {"clipping the average", clipping_the_average},
+    {"accumulation", accumulation},
+    {"evaluation in the middle", evaluation_in_the_middle},
+    {"until enough samples", until_enough_samples},
+    {"one run after the other", one_run_after_the_other}};
+
+class UserLoops : public testing::TestWithParam<std::string> {};
+
+TEST_P(UserLoops, EndInTimeWithOneModelThatHasLearnt) {
+  for (const auto& [name, loop] : kLoops) {
+    if (loop == one_run_after_the_other && strategy_gossips(GetParam())) continue;  // one a world
+    SCOPED_TRACE(name);
+    test::on_workers(kWorkers, [loop = loop](World& world) {
+      Job job(world);
+      const double before = job.evaluated();
+      loop(job, StrategySpec(GetParam()));
+      EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net))) << "models differ";
+      // Under abs a few updates are made of many samples each.
+      const double share = GetParam() == "abs" ? 1 : 0.5;
+      const auto losses = world.sum({job.evaluated(), before});
+      EXPECT_LT(losses[0], share * losses[1]);
+    });
+  }
+}
+
+// Rank 1 calls `leave` instead of its sixth step and returns. Returns, on the others, why they
+// failed; empty if they came to their end.
+std::string why_others_failed(World world, const StrategySpec& strategy, bool& survives,
+                              void (*leave)()) {
+  Job job(world);
+  try {
+    auto run = job.start(strategy);
+    survives = run.impl().strategy().survives_losses();
+    for (int step = 0; step < 30; ++step) {
+      if (world.rank() == 1 && step == 5) {
+        leave();
+        return "";
+      }
+      job.loss(step).backward();
+      run.step(kBatch);
+    }
+    run.flush();
+    return "";
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
+// Its Distributed goes in peace: it waits for the others, who train on without its samples.
+TEST_P(UserLoops, AnEarlyReturnOnOneWorkerHoldsNobodyUp) {
+  test::as_workers(kWorkers, [](World world) {
+    bool survives = false;
+    EXPECT_EQ(why_others_failed(std::move(world), StrategySpec(GetParam()), survives, [] {}), "");
+  });
+}
+
+// The others learn of it, or go on without it where the strategy says so; either way they end.
+TEST_P(UserLoops, AnExceptionOnOneWorkerIsNoticedInTime) {
+  test::as_workers(kWorkers, [](World world) {
+    const int rank = world.rank();
+    bool survives = false;
+    std::string why;
+    try {
+      why = why_others_failed(std::move(world), StrategySpec(GetParam()), survives,
+                              [] { throw std::logic_error("a bad batch"); });
+    } catch (const std::logic_error&) {
+      EXPECT_EQ(rank, 1);
+      return;
+    }
+    EXPECT_NE(rank, 1);
+    EXPECT_EQ(why.empty(), survives) << why;
+    if (!survives) {
+      EXPECT_TRUE(test::contains(why, {"rank 1"}));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, UserLoops, testing::ValuesIn(strategy_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace skein::user_loops_test
