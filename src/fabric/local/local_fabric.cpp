@@ -126,11 +126,20 @@ std::string LocalFabric::trouble_with(int peer, bool look) {
     case Presence::failed:
       return fmt::format("which failed: {}", header(peer).failure);
     case Presence::left:
-      return "which has left the run";
+      return "which has left the run" + failure_besides(peer);
     case Presence::here:
       break;
   }
   return other.dead ? fmt::format("which died (process {})", other.pid) : "";
+}
+
+// A rank that leaves may do so because another has failed: that is what the user needs to know.
+std::string LocalFabric::failure_besides(int peer) {
+  for (int each = 0; each < size(); ++each)
+    if (each != peer && each != rank() &&
+        header(each).presence.load(std::memory_order_acquire) == Presence::failed)
+      return fmt::format("; rank {} failed: {}", each, header(each).failure);
+  return "";
 }
 
 // A sign that is only passed on keeps its time, so that workers who wait for each other cannot keep

@@ -73,6 +73,9 @@ class LocalFabric final : public Fabric {
   // Why `peer` will never answer, or empty. Asks the system whether it lives only if `look`.
   std::string trouble_with(int peer, bool look);
 
+  // What another rank than `peer` says that it failed of, to be added to an error about `peer`.
+  std::string failure_besides(int peer);
+
   // When there was last a sign of progress from `peer`, which is passed on to those who wait for
   // this worker.
   Time last_sign(int peer);

@@ -38,7 +38,9 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
       throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
                     peer);
     if (vain)
-      throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), peer), peer);
+      throw IoError(fmt::format("{}: rank {} has given it up{}", describe(operation), peer,
+                                failure_besides(peer)),
+                    peer);
     const Time end = operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(peer));
     if (now >= end) throw IoError(too_late(operation, peer), peer);
     co_await doorbell_.bell().wait(end);
