@@ -81,9 +81,8 @@ void Abs::send_batch(bool settling) {
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
   const bool carries = sent_.samples > 0 || !settling;
-  sent_decision_ = worker_.decision;
   round_.post({.samples = sent_.samples,
-               .figure = static_cast<double>(sent_decision_),
+               .figure = static_cast<double>(decision_),
                .settling = settling ? 1 : 0,
                .carries = carries ? 1 : 0});
 }
@@ -100,10 +99,13 @@ Task<> Abs::end_round() {
 // Waits for the sum that is on its way, and leaves it in the gradients plane.
 Task<RoundNotes> Abs::take_round() {
   const RoundNotes sum = co_await round_.take();
-  if (sum.figure != static_cast<double>(sent_decision_ * worker_.size()))
+  if (sum.figure != static_cast<double>(decision_ * worker_.size()))
     throw ConfigError(
         "before_update() did not decide the same on all workers, so their models are no longer "
         "equal. Decide by what it is shown, or by what all workers know");
+  // Some post the next round before they apply this one, some after: what all of them can tell is
+  // what came of the one before.
+  decision_ = worker_.decision;
   if (sum.samples > 0) copy(worker_.arena().gradients(), sum_);
   co_return sum;
 }
