@@ -11,6 +11,7 @@ function(skein_target target)
   if(SKEIN_SANITIZE)
     # -O1: coroutines at -O0 are slow under sanitizers and hide nothing that -O1 would show.
     target_compile_options(${target} PUBLIC -fsanitize=${SKEIN_SANITIZE} -fno-sanitize-recover=all -O1 -g)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)  # g++ errs in it under sanitizers
     target_link_options(${target} PUBLIC -fsanitize=${SKEIN_SANITIZE})
   endif()
 endfunction()
@@ -71,10 +72,11 @@ macro(skein_find_tomlplusplus)
   endif()
 endmacro()
 
-# A test program from FILES…; every case in it becomes a ctest test (with TORCH: the program does).
-# LABEL is its folder.
+# A test program from FILES…; every case in it becomes a ctest test. With TORCH the program does, since
+# loading torch takes a second; with SKEIN_SANITIZE each of its SHARDS parts does, since starting a
+# process takes long, and cases that match SLOW are left out. LABEL is its folder.
 function(skein_test name)
-  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT" "FILES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS" "FILES;LIBS;SLOW" ${ARGN})
   add_executable(${name} ${arg_FILES})
   skein_target(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -86,10 +88,20 @@ function(skein_test name)
     set(arg_TIMEOUT 120)
   endif()
   if(arg_TORCH)
-    # Loading torch takes a second: all cases in one process.
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
     set_property(TEST ${name} PROPERTY ENVIRONMENT OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
+  elseif(SKEIN_SANITIZE)
+    if(NOT arg_SHARDS)
+      set(arg_SHARDS 1)
+    endif()
+    list(JOIN arg_SLOW ":" slow)
+    math(EXPR last "${arg_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1 --gtest_filter=-${slow})
+      set_tests_properties(${name}.${shard} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    endforeach()
   else()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
   endif()
