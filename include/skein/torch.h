@@ -102,9 +102,8 @@ class Distributed {
       const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>&,
       double, const StrategySpec&);
   explicit Distributed(std::unique_ptr<Impl> impl);
-  static Distributed make(
-      World& world,
-      const std::function<std::unique_ptr<Impl>(std::vector<Fact>& facts)>& make_impl);
+  using MakeImpl = std::function<std::unique_ptr<Impl>(std::vector<Fact>& facts, int channels)>;
+  static Distributed make(World& world, const MakeImpl& make_impl);
   std::unique_ptr<Impl> impl_;
 };
 

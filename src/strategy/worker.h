@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "core/arena.h"
 #include "core/loop.h"
@@ -34,8 +35,10 @@ struct Meters {
 
 class Worker {
  public:
+  // Takes the fabric's next block of channels, unless the caller has one for it.
   Worker(Fabric& fabric, Arena& arena, Optimizer& optimizer, LearningRate learning_rate,
-         Trace& trace, Duration patience, double clip, std::uint64_t seed = 0)
+         Trace& trace, Duration patience, double clip, std::uint64_t seed = 0,
+         std::optional<Channel> channels = std::nullopt)
       : fabric_(fabric),
         arena_(&arena),
         optimizer_(&optimizer),
@@ -44,7 +47,7 @@ class Worker {
         patience_(patience),
         clip_(clip),
         seed_(seed),
-        channels_(fabric.allot_channels()) {}
+        channels_(channels ? *channels : fabric.allot_channels()) {}
 
   int rank() const { return fabric_.rank(); }
   int size() const { return fabric_.size(); }

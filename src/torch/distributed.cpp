@@ -56,14 +56,15 @@ Facts facts_of(const OptimizerSpec& spec) {
 
 // What can fail on one worker alone happens before the workers compare notes: nobody is left
 // waiting, and the world can be used for another attempt.
-Distributed Distributed::make(World& world,
-                              const std::function<std::unique_ptr<Impl>(Facts& facts)>& make_impl) {
+Distributed Distributed::make(World& world, const MakeImpl& make_impl) {
+  // Before anything can fail: ranks must take the same channels for their next attempt, too.
+  const int channels = world.impl().fabric().allot_channels();
   Facts facts{{"version of Skein", SKEIN_VERSION}};
   std::unique_ptr<Impl> impl;
   std::exception_ptr error;
   std::string failure;
   try {
-    impl = make_impl(facts);
+    impl = make_impl(facts, channels);
     const Facts more = impl->facts();
     facts.insert(facts.end(), more.begin(), more.end());
   } catch (const std::exception& caught) {
@@ -115,7 +116,7 @@ double Distributed::learning_rate() const { return impl_->worker().learning_rate
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy) {
-  return Distributed::make(world, [&](Facts& facts) {
+  return Distributed::make(world, [&](Facts& facts, int channels) {
     const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
                             optimizer.total_samples_);
     const Facts own = facts_of(optimizer);
@@ -123,7 +124,7 @@ Distributed distribute(World& world, torch::nn::Module& module, const OptimizerS
     return std::make_unique<Distributed::Impl>(
         world, module,
         [optimizer](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
-        optimizer.clip_, strategy);
+        optimizer.clip_, strategy, channels);
   });
 }
 
@@ -131,13 +132,13 @@ Distributed distribute(
     World& world, torch::nn::Module& module,
     const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
     double learning_rate, const StrategySpec& strategy) {
-  return Distributed::make(world, [&](Facts& facts) {
+  return Distributed::make(world, [&](Facts& facts, int channels) {
     auto impl = std::make_unique<Distributed::Impl>(
         world, module,
         [make](const Binding& binding) {
           return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
         },
-        LearningRate(learning_rate, Schedule{}), 0, strategy);
+        LearningRate(learning_rate, Schedule{}), 0, strategy, channels);
     const auto& optimizer = dynamic_cast<const TorchOptimizer&>(impl->optimizer());
     facts.push_back({"optimizer", optimizer.description()});
     facts.push_back({"learning rate", fmt::format("{}", learning_rate)});

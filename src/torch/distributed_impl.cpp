@@ -48,14 +48,15 @@ void average(std::vector<NamedTensor>& tensors, torch::ScalarType type,
 }  // namespace
 
 Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
-                        LearningRate learning_rate, double clip, const StrategySpec& strategy)
+                        LearningRate learning_rate, double clip, const StrategySpec& strategy,
+                        Channel channels)
     : world_(world.share()),
       module_(check_not_shared(module)),
       make_optimizer_(std::move(make_optimizer)),
       binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
       optimizer_(make_optimizer_(binding_)),
       worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
-              world.impl().options().patience, clip, strategy.seed_),
+              world.impl().options().patience, clip, strategy.seed_, channels),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       registered_(static_cast<std::size_t>(binding_.slots())),
       user_(world.impl().loop()),

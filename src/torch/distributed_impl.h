@@ -26,7 +26,7 @@ class Distributed::Impl {
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const Binding&)>;
 
   Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
-       LearningRate learning_rate, double clip, const StrategySpec& strategy);
+       LearningRate learning_rate, double clip, const StrategySpec& strategy, Channel channels);
   ~Impl();
 
   // What must be the same on all workers besides the optimizer.
