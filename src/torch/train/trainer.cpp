@@ -148,7 +148,7 @@ std::map<std::string, std::string> Trainer::identity() const {
 
 void Trainer::resume() {
   const auto checkpoint =
-      find_checkpoint(world_, options_.resume, [this](const std::string& line) { bar_.say(line); });
+      find_checkpoint(world_, options_.resume, [this](const std::string& line) { warn(line); });
   const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
   position_ = state.position;
   batches_->seek(position_);
