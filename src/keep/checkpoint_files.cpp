@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/atomic_file.h"
@@ -80,17 +81,21 @@ void write_checksums(const fs::path& checkpoint, const std::map<std::string, Fil
 
 Inspection inspect(const fs::path& checkpoint, int part, int parts) {
   Inspection found;
-  try {
-    found.checksums = fs::exists(checkpoint / kChecksums);
-    if (found.checksums) {
-      int file = 0;
-      for (const auto& [name, sum] : read_checksums(checkpoint / kChecksums))
-        if (file++ % parts == part) check_file(checkpoint / name, sum);
+  const auto look = [&](const std::function<void()>& at) {
+    try {
+      at();
+    } catch (const std::exception& error) {
+      found.damage += (found.damage.empty() ? "" : "; ") + std::string(error.what());
     }
-    if (part == 0) read_state(checkpoint);
-  } catch (const std::exception& error) {
-    found.damage = error.what();
-  }
+  };
+  std::error_code none;
+  found.checksums = fs::exists(checkpoint / kChecksums, none);
+  std::map<std::string, FileSum> files;
+  if (found.checksums) look([&] { files = read_checksums(checkpoint / kChecksums); });
+  int file = 0;
+  for (const auto& [name, sum] : files)
+    if (file++ % parts == part) look([&] { check_file(checkpoint / name, sum); });
+  if (part == 0) look([&] { read_state(checkpoint); });
   return found;
 }
 

@@ -73,6 +73,15 @@ TEST_F(Keep, ACheckpointIsWholeUntilAByteChangesOrAFileIsMissing) {
   EXPECT_NE(inspect(path).damage.find("checksums.json is damaged"), std::string::npos);
 }
 
+TEST_F(Keep, EverythingThatIsWrongWithACheckpointIsSaid) {
+  const fs::path path = save(8);
+  overwrite(path / "model.safetensors", "");
+  overwrite(path / "state.json", "{");
+  const std::string damage = inspect(path).damage;
+  for (const char* part : {"model.safetensors has 0 bytes", "state.json has 1 bytes", "not JSON"})
+    EXPECT_NE(damage.find(part), std::string::npos) << damage;
+}
+
 // Workers share the reading: one of the parts finds it.
 TEST_F(Keep, EveryFileIsInOnePart) {
   const fs::path path = save(8);

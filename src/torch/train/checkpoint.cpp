@@ -267,7 +267,7 @@ fs::path find_checkpoint(World& world, const fs::path& folder, const Say& say) {
     const Inspection own = inspect(*each, world.rank(), world.size());
     std::string damage;
     for (const std::string& text : gather_text(world, own.damage))
-      if (damage.empty()) damage = text;
+      damage += (damage.empty() || text.empty() ? "" : "; ") + text;
     if (damage.empty() && !own.checksums)
       say(fmt::format("{} has no checksums: an older version of Skein made it", each->string()));
     if (damage.empty()) return *each;
