@@ -36,9 +36,10 @@ void JobState::abandon() {
   if (finished) return;
   finished = true;
   ++loop.finished_jobs_;
+  task = Task<>();
+  // Also what was woken by an object that went with the coroutine.
   for (auto& ready : loop.ready_)
     if (ready.job == this) ready.handle = nullptr;
-  task = Task<>();
 }
 
 void JobState::cancel() {

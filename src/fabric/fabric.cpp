@@ -96,14 +96,12 @@ class Fabric::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (!succeeded) {
-      if (turns_.broken.empty()) turns_.broken = describe(operation_);
-      fabric_.give_up_sends(operation_);
-    }
-    ++turns_.serving;
+    if (!succeeded && turns_.broken.empty()) turns_.broken = describe(operation_);
+    if (!succeeded && begun) fabric_.give_up_sends(operation_);
+    if (begun) ++turns_.serving;
     turns_.changed.notify_all();
   }
-  bool succeeded = false;
+  bool begun = false, succeeded = false;
 
  private:
   Fabric& fabric_;
@@ -113,30 +111,25 @@ class Fabric::Turn {
 
 Task<> Fabric::in_turn(Operation operation, Task<> body) {
   Turns& turns = this->turns(operation.channel);
-  // A wait that is called off here breaks the channel too, and later operations with it.
-  try {
-    // The operations before end by themselves, and one that waits for a silent peer says which.
-    // Past a deadline they get a moment to do so.
-    bool late = false;
-    const Deadline deadline = operation.limit.by_silence() ? kNever : operation.limit.end({}, {});
-    while (turns.serving != operation.sequence && turns.broken.empty()) {
-      const bool changed = co_await turns.changed.wait(late ? loop_.now() + kGrace : deadline);
-      if (changed) continue;
-      if (late)
-        throw IoError(fmt::format("{} did not start by its deadline: an earlier operation goes on",
-                                  describe(operation)));
-      late = true;
-    }
-  } catch (...) {
-    if (turns.broken.empty()) turns.broken = describe(operation);
-    turns.changed.notify_all();
-    throw;
+  // One that is called off while it waits breaks the channel too, and later operations with it.
+  Turn turn(*this, turns, operation);
+  // The operations before end by themselves, and one that waits for a silent peer says which. Past
+  // a deadline they get a moment to do so.
+  bool late = false;
+  const Deadline deadline = operation.limit.by_silence() ? kNever : operation.limit.end({}, {});
+  while (turns.serving != operation.sequence && turns.broken.empty()) {
+    const bool changed = co_await turns.changed.wait(late ? loop_.now() + kGrace : deadline);
+    if (changed) continue;
+    if (late)
+      throw IoError(fmt::format("{} did not start by its deadline: an earlier operation goes on",
+                                describe(operation)));
+    late = true;
   }
   if (!turns.broken.empty())
     throw IoError(fmt::format("{} cannot run: {} before it did not end well", describe(operation),
                               turns.broken),
                   turns.broken_by);
-  Turn turn(*this, turns, operation);
+  turn.begun = true;
   try {
     co_await body;
   } catch (const IoError& error) {

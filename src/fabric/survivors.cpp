@@ -217,6 +217,7 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
   agreed_ = living_;
   const Operation operation{"send", down_, 0, deadline};
   std::vector<std::pair<int, std::unique_ptr<Fabric::Sending>>> open;
+  std::vector<int> silent;
   for (int peer = fabric_.rank() + 1; peer < fabric_.size(); ++peer) {
     if (!contributors_[static_cast<std::size_t>(peer)]) continue;
     auto sending = std::make_unique<Fabric::Sending>(fabric_, operation, peer);
@@ -225,6 +226,7 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
       co_await sending->start(block);
       open.emplace_back(peer, std::move(sending));
     } catch (const IoError&) {
+      silent.push_back(peer);
       lose(peer);
     }
   }
@@ -232,10 +234,13 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
     try {
       co_await sending->finish();
     } catch (const IoError&) {
+      silent.push_back(peer);
       lose(peer);
     }
   }
   tell_the_lost();
+  co_await hear_from_the_lost(silent);
+  heed_expulsions();
 }
 
 // One that was taken for dead and comes back must not wait for an answer.

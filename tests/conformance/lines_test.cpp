@@ -196,6 +196,36 @@ TEST_P(LinesOn, ACollectiveThatWasGivenUpIsLeftAlone) {
     });
 }
 
+// One that is dropped before its turn has come must not leave those behind it waiting for ever.
+TEST_P(LinesOn, ACollectiveThatIsAbandonedBeforeItsTurnEndsThoseBehindIt) {
+  run([](Fabric& fabric) -> Task<> {
+    if (fabric.rank() == 0) {
+      float a = 1, b = 1, c = 1;
+      const Limit limit = Limit::silence(20s);
+      Job first = fabric.loop().spawn(fabric.all_reduce(kBroken, {&a, 1}, limit));
+      Job second = fabric.loop().spawn(fabric.all_reduce(kBroken, {&b, 1}, limit));
+      Job third = fabric.loop().spawn(fabric.all_reduce(kBroken, {&c, 1}, limit));
+      co_await fabric.loop().sleep_for(10ms);
+      second.abandon();
+      bool refused = false;
+      try {
+        co_await third.join();
+      } catch (const IoError&) {
+        refused = true;
+      }
+      require(refused, "went on as if nothing were missing");
+      co_await first.join();
+      require(a == 3, "the first one suffers");
+    } else {
+      co_await fabric.loop().sleep_for(100ms);
+      float a = 2;
+      co_await fabric.all_reduce(kBroken, {&a, 1}, in(fabric, 20s));
+      require(a == 3, "the first one suffers");
+    }
+    co_await exchange_on_another_channel(fabric);
+  });
+}
+
 // A copy is sent, so the caller's memory is its own again at once.
 TEST_P(LinesOn, WhatIsSentAndForgottenArrivesAsItWas) {
   run([](Fabric& fabric) -> Task<> {

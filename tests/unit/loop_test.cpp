@@ -224,5 +224,30 @@ TEST_F(LoopTest, AbandonedJobsFreeWhatTheyHold) {
   EXPECT_FALSE(loop.next_timer().has_value());
 }
 
+struct CallsWhenFreed {
+  ~CallsWhenFreed() { signal.notify_all(); }
+  Signal& signal;
+};
+
+Task<> wait_for(Signal& signal) { co_await signal.wait(); }
+
+// Parameters go after locals: `body` still waits when `call` wakes it.
+Task<> call_when_freed(Signal& signal, Task<> body) {
+  const CallsWhenFreed call{signal};
+  co_await body;
+}
+
+TEST(Loop, AJobThatIsWokenWhileItIsFreedIsNotResumed) {
+  ManualClock clock;
+  Loop loop(clock);
+  Signal signal(loop);
+  Job job = loop.spawn(call_when_freed(signal, wait_for(signal)));
+  loop.run_ready();
+  ASSERT_TRUE(signal.awaited());
+  job.abandon();
+  loop.run_ready();  // would resume what is gone
+  EXPECT_TRUE(job.done());
+}
+
 }  // namespace
 }  // namespace skein
