@@ -1,5 +1,9 @@
 # How Skein's own targets are compiled.
 
+# What nearly every file includes takes a second of the two that a file takes: precompiled once.
+set(SKEIN_COMMON_HEADERS <algorithm> <array> <chrono> <cmath> <cstdint> <cstring> <deque> <functional> <map>
+    <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
+
 # Warnings, include paths and sanitizers for a target of ours.
 function(skein_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -48,7 +52,8 @@ function(skein_torch_headers target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
   target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # g++ 13 errs in both
-  target_compile_definitions(${target} PRIVATE ${SKEIN_FOREIGN_FMT})
+  # All that share the precompiled header have the same definitions.
+  target_compile_definitions(${target} PRIVATE ${SKEIN_FOREIGN_FMT} SKEIN_VERSION="${PROJECT_VERSION}")
   if(target STREQUAL "skein_torch")
     target_precompile_headers(${target} PRIVATE <torch/torch.h>)
   else()
@@ -83,6 +88,8 @@ function(skein_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main)
   if(arg_TORCH)
     skein_torch_headers(${name})
+  else()
+    target_precompile_headers(${name} REUSE_FROM test_headers)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)

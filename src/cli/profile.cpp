@@ -16,7 +16,7 @@
 namespace skein {
 namespace {
 
-constexpr int kMostWorkers = 1024;
+constexpr int kMostProfiledWorkers = 1024;
 constexpr std::size_t kShownLayers = 10;
 
 // Of the slowest worker for the others: they compute the same, but share the machine.
@@ -86,7 +86,7 @@ class ProfileCommand {
     options_.integer("--batch", job.batch, 1, "N", "samples per iteration", 1 << 24);
     options_.choice("--optimizer", job.optimizer, {"sgd", "adamw"}, "whose update is measured");
     options_.group("How");
-    options_.integer("-n,--workers", job.workers, 1, kMostWorkers, "N",
+    options_.integer("-n,--workers", job.workers, 1, kMostProfiledWorkers, "N",
                      "processes that compute at the same time on this host");
     options_.integer("--threads", job.threads, 1, 1024, "N", "threads of each worker");
     options_.integer("--iterations", measured_.iterations, 1, 1'000'000, "N",
