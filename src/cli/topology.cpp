@@ -13,7 +13,7 @@
 namespace skein {
 namespace {
 
-constexpr int kMostWorkers = 100'000;
+constexpr int kMostVertices = 100'000;
 constexpr double kLeastRate = 1e-6, kMostRate = 1e6;
 
 struct Degrees {
@@ -91,7 +91,7 @@ class TopologyCommand {
         "--kind", kind_, "GRAPH",
         "ring, complete, exponential, torus, torus:4x8, star, random-regular:4, or a file "
         "with two ranks a line");
-    options_.integer("-n,--workers", workers_, 1, kMostWorkers, "N", "how many");
+    options_.integer("-n,--workers", workers_, 1, kMostVertices, "N", "how many");
     options_.number(
         "--rate", rate_, fmt::format("a number from {} to {}", kLeastRate, kMostRate),
         [](double rate) { return rate >= kLeastRate && rate <= kMostRate; },
