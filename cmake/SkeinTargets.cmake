@@ -4,6 +4,9 @@
 set(SKEIN_COMMON_HEADERS <algorithm> <array> <chrono> <cmath> <cstdint> <cstring> <deque> <functional> <map>
     <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 
+# Test programs spend their time in the libraries: they need little optimisation to compile sooner.
+set(SKEIN_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+
 # Warnings, include paths and sanitizers for a target of ours.
 function(skein_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -90,6 +93,7 @@ function(skein_test name)
     skein_torch_headers(${name})
   else()
     target_precompile_headers(${name} REUSE_FROM test_headers)
+    target_compile_options(${name} PRIVATE ${SKEIN_TEST_OPTIONS})
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
