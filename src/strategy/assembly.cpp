@@ -37,6 +37,7 @@ struct Assembly::Line {
   int rank;
   std::unique_ptr<Memory> in, out;
   bool to_say = false, asks = false;
+  bool speaking = false;  // a message is on its way
   Signal queued;
   Roll here;  // how often that worker has come
   Time last;  // when it last gave a sign of life
@@ -101,6 +102,7 @@ Task<> Assembly::speak(Line& line) {
     for (;;) {
       while (!line.to_say) co_await line.queued.wait();
       line.to_say = false;
+      line.speaking = true;
       const Span row = line.out->span();
       row[kAsks] = std::exchange(line.asks, false) ? 1 : 0;
       put_count(row.at({kHere, kCountParts}), here_.number);
@@ -108,6 +110,8 @@ Task<> Assembly::speak(Line& line) {
       put_count(row.at({kTogether, kCountParts}), together_.number);
       row[kTogetherNews] = together_.news ? 1 : 0;
       co_await worker_.fabric().send(channel_, line.rank, row, kNever);
+      line.speaking = false;
+      changed_.notify_all();
     }
   } catch (const IoError&) {
     lose(line.rank);
@@ -192,6 +196,16 @@ Task<> Assembly::wait_for(Line& keeper) {
   }
 }
 
+// Who goes with a word unsaid would be taken for lost by those who wait for it.
+Task<> Assembly::finish_speaking() {
+  const Time latest = worker_.loop().now() + worker_.patience();
+  const auto speaks = [this](const auto& line) {
+    return line && survivors_.lives(line->rank) && (line->to_say || line->speaking);
+  };
+  while (std::any_of(lines_.begin(), lines_.end(), speaks) && worker_.loop().now() < latest)
+    co_await changed_.wait(latest);
+}
+
 Task<bool> Assembly::come(bool news) {
   start();
   here_ = {here_.number + 1, news};
@@ -204,6 +218,7 @@ Task<bool> Assembly::come(bool news) {
       co_await wait_for(*lines_[static_cast<std::size_t>(keeper())]);
     if (silent_keepers_ == kMostSilentKeepers) co_return true;
   }
+  co_await finish_speaking();
   co_return together_.news;
 }
 

@@ -60,6 +60,7 @@ class Assembly {
   void heard(Line& line);
   void say(Line& line, bool asks);
   Task<> keep();
+  Task<> finish_speaking();
   Task<> wait_for(Line& keeper);
   bool all_here() const;
   void lose_the_silent(Time since);

@@ -60,6 +60,8 @@ void Gossip::wake() {
   if (!std::exchange(settled_, false)) return;
   started_ = true;
   if (std::exchange(flushed_, false)) peers_->model.start(now);
+  gathered_ = false;
+  for (const int rank : std::exchange(left_, {})) drop(rank);
   peers_->pairing.announce(true);
   peers_->changed.notify_all();
 }
@@ -188,8 +190,17 @@ void Gossip::agreed(int peer, bool own_proposal) {
   peers_->exchanges.begin(peer, own_proposal);
 }
 
-// Those around who is lost average with each other in its place.
+// Who leaves when all have come to a flush has ended its run, and may use the world still: it is
+// missed only if training goes on.
 void Gossip::lost(int peer) {
+  if (gathered_)
+    left_.push_back(peer);
+  else
+    drop(peer);
+}
+
+// Those around who is lost average with each other in its place.
+void Gossip::drop(int peer) {
   peers_->survivors.lose(peer);
   peers_->assembly.lose(peer);
   std::vector<bool> gone(static_cast<std::size_t>(worker_.size()));
@@ -204,7 +215,7 @@ void Gossip::failed(int peer) { peers_->pairing.lose(peer); }
 // It need not be a neighbour.
 void Gossip::absent(int rank) {
   peers_->pairing.lose(rank);
-  if (peers_->survivors.lives(rank)) lost(rank);
+  if (peers_->survivors.lives(rank)) drop(rank);
 }
 
 void Gossip::broke(std::exception_ptr error) {
@@ -243,6 +254,7 @@ Task<> Gossip::flush() {
   const bool news = !flushed_;
   if (news) co_await come_to_rest(true);
   const bool any_news = co_await peers_->assembly.come(news);
+  gathered_ = true;
   rethrow();
   if (!any_news) co_return;
   co_await peers_->survivors.mean(worker_.arena().parameters(), worker_.deadline());

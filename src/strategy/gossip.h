@@ -62,6 +62,7 @@ class Gossip final : public Strategy,
   bool is_stuck_with(int peer) const override;
   void agreed(int peer, bool own_proposal) override;
   void lost(int peer) override;
+  void drop(int peer);
   void failed(int peer) override;
   void absent(int rank) override;
   void broke(std::exception_ptr error) override;
@@ -85,6 +86,8 @@ class Gossip final : public Strategy,
   std::int64_t counted_ = 0;  // how many of the table's samples progress has in it
   bool started_ = false, settled_ = true;
   bool flushed_ = true;     // the arena's parameters are the model, and the same on all
+  bool gathered_ = false;   // all have come to a flush, and this worker has not gone on since
+  std::vector<int> left_;   // who has left since then
   std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
   std::int64_t most_lag_ = 0;
 };
