@@ -206,7 +206,6 @@ class UserLoops : public testing::TestWithParam<std::string> {};
 
 TEST_P(UserLoops, EndInTimeWithOneModelThatHasLearnt) {
   for (const auto& [name, loop] : kLoops) {
-    if (loop == one_run_after_the_other && strategy_gossips(GetParam())) continue;  // one a world
     SCOPED_TRACE(name);
     test::on_workers(kWorkers, [loop = loop](World& world) {
       Job job(world);
