@@ -167,7 +167,7 @@ void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
 
 // Whether what was read was valid to the end.
 void LocalFabric::Collective::check_peers() const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  local::end_reading(fabric_.own_->header());
   for (int peer = 0; peer < fabric_.size(); ++peer)
     if (peer != fabric_.rank() && has_given_up(peer)) lost(peer);
 }
@@ -241,7 +241,7 @@ bool LocalFabric::Collective::is_written_to() const {
 // A peer that has been stopped in the middle of a block will write the rest of it whenever it goes
 // on: that memory is left to it.
 void LocalFabric::Collective::give_up() {
-  desk(fabric_.rank()).given_up.store(round_, std::memory_order_seq_cst);
+  desk(fabric_.rank()).given_up.exchange(round_, std::memory_order_seq_cst);
   fabric_.ring_all();
   if (!offered_ || kind_ != Kind::all_reduce || buffer_.count <= kSmall) return;
   const SteadyClock clock;

@@ -237,7 +237,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
   }
   const Span sent = state(line.peer).segment->at(letter.place);
   combine == Combine::add ? add(into, sent) : copy(into, sent);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  local::end_reading(own_->header());
   if (withdrawn())
     throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
                   line.peer);
@@ -248,8 +248,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
 
 void LocalFabric::close_line(Line& any) {
   auto& line = static_cast<LocalLine&>(any);
-  (line.outgoing ? line.box.withdrawn : line.box.refused).store(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  (line.outgoing ? line.box.withdrawn : line.box.refused).exchange(1, std::memory_order_seq_cst);
   line.staged.clear();
   ring(header(line.peer));
   doorbell_.bell().notify_all();
