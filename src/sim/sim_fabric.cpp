@@ -153,6 +153,10 @@ Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combin
     throw IoError(text, line.peer);
   }
   if (into.device == Device::absent) co_return;
+  if (message.source.device == Device::absent) {  // of another operation: its contents are nobody's
+    if (combine == Combine::copy) fill(into, 0);
+    co_return;
+  }
   const Span sent{message.data.data(), message.count};
   combine == Combine::add ? add(into, sent) : copy(into, sent);
   cluster_.give_buffer(std::move(message.data));

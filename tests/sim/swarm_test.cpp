@@ -26,6 +26,9 @@ TEST_P(Swarm, KeepsItsPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Swarm, testing::Range<std::uint64_t>(0, kParts));
 
+// A sum over survivors takes in a message of an earlier one, whose sender's memory had no contents.
+TEST(SwarmSeeds, MessagesWithoutContentsAreNotRead) { EXPECT_EQ(judge(draw(27571)).broken, ""); }
+
 TEST(SwarmDraws, AreTheSameForTheSameSeedAndManifold) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
