@@ -32,7 +32,8 @@ if(SKEIN_TORCH)
   set(torch_headers)
 endif()
 if(TARGET skein)
-  set_target_properties(skein PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # This LibTorch's folder first: the system's, where other libraries are, may hold another LibTorch.
+  set_target_properties(skein PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS skein RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/skein DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
