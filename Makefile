@@ -119,7 +119,7 @@ format:
 sanitize: asan tsan
 
 asan tsan: setup
-	@cmake --preset $@ >/dev/null && cmake --build --preset $@ && ctest --test-dir build-$@ --output-on-failure -j 2
+	@cmake --preset $@ >/dev/null && cmake --build --preset $@ && ctest --test-dir build-$@ --output-on-failure -j 4
 
 clean:
 	rm -rf build build-* out

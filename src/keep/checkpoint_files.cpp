@@ -93,8 +93,8 @@ Inspection inspect(const fs::path& checkpoint, int part, int parts) {
   std::map<std::string, FileSum> files;
   if (found.checksums) look([&] { files = read_checksums(checkpoint / kChecksums); });
   int file = 0;
-  for (const auto& [name, sum] : files)
-    if (file++ % parts == part) look([&] { check_file(checkpoint / name, sum); });
+  for (const auto& named : files)
+    if (file++ % parts == part) look([&] { check_file(checkpoint / named.first, named.second); });
   if (part == 0) look([&] { read_state(checkpoint); });
   return found;
 }

@@ -72,7 +72,7 @@ Launched launched(const LaunchOptions& options) {
     const int file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     dup2(file, STDERR_FILENO);
     dup2(file, STDOUT_FILENO);
-    unsetenv("GTEST_TOTAL_SHARDS");  // the program below is whole
+    for (const char* part : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(part);
     alarm(60);
     int code = 99;
     try {
