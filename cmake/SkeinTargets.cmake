@@ -11,7 +11,7 @@ set(SKEIN_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 function(skein_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Werror)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion $<$<BOOL:${SKEIN_WERROR}>:-Werror>)
   target_include_directories(${target}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)

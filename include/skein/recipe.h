@@ -79,7 +79,7 @@ inline StrategySpec dear() { return StrategySpec("dear"); }
 // Delayed synchronous SGD in which every worker computes as many samples as it can: step() adds up
 // gradients and decides when weights change. Options: lr_scaling = none | linear | sqrt,
 // reference_batch = N, warmup_rounds = N, max_micro_batches = N.
-inline StrategySpec abs() { return StrategySpec("abs"); }
+inline StrategySpec abs_sgd() { return StrategySpec("abs"); }
 
 // Local SGD, with models averaged in the background (options: period = N or period_ms = N, warmup =
 // SAMPLES, average_momentum = true | false) or with a pause (period = N).

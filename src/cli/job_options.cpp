@@ -93,7 +93,7 @@ void JobOptions::read() {
   job_.quiet = options_.quiet();
   job_.json = options_.json();
   if (!speeds_.empty()) job_.emulate_speeds = parse_speeds(speeds_);
-  if (!slowdowns_.empty()) job_.slowdowns = sim::parse_slowdowns(slowdowns_);
+  if (!slowdowns_.empty()) job_.slowdowns = parse_slowdowns(slowdowns_);
   for (const char* name : {"--topology", "--rate"})
     if (options_.given(name) && !strategy_gossips(job_.strategy))
       throw ConfigError(fmt::format("{}: strategy '{}' does not use it", name, job_.strategy));

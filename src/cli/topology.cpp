@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/json_output.h"
 #include "core/atomic_file.h"
+#include "graph/gossip_constants.h"
 #include "skein/error.h"
-#include "strategy/gossip_constants.h"
 
 namespace skein {
 namespace {

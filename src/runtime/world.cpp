@@ -9,8 +9,8 @@
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "kernels/kernels.h"
+#include "plan/exact.h"
 #include "runtime/world_impl.h"
-#include "schedule/exact.h"
 
 namespace skein {
 namespace {
@@ -136,6 +136,7 @@ namespace {
 template <typename Number>
 std::vector<std::uint64_t> words_of(const std::vector<Number>& numbers) {
   std::vector<std::uint64_t> words;
+  words.reserve(numbers.size());
   for (const Number number : numbers) words.push_back(std::bit_cast<std::uint64_t>(number));
   return words;
 }

@@ -1,11 +1,10 @@
-// How long a virtual worker computes.
+// How long the parts of a virtual worker's step take.
 #pragma once
 
 #include <vector>
 
 #include "core/arena.h"
-#include "core/rng.h"
-#include "schedule/bucket_plan.h"
+#include "plan/bucket_plan.h"
 #include "sim/profile.h"
 
 namespace skein::sim {
@@ -34,33 +33,5 @@ class ComputePlan {
 // Spreads a micro-batch that takes `step` as a real run with --emulate-step does: a third is
 // forward, gradients come in proportion to the tensors' sizes.
 Profile emulated_profile(const Profile& shape, Duration step, std::int64_t batch);
-
-// Slow periods that come and go, on each worker by itself.
-struct Slowdowns {
-  Duration every{};  // mean time from the end of one to the begin of the next; 0: none
-  Duration lasting{};
-  double factor = 1;
-};
-
-// "every=10s,for=2s,factor=3". Throws ConfigError.
-Slowdowns parse_slowdowns(const std::string& text);
-
-// One worker's speed as it changes.
-class Pace {
- public:
-  Pace(double speed, double jitter, const Slowdowns& slowdowns, Rng rng);
-
-  // How much longer than the profile says a micro-batch that begins now takes.
-  double next_factor(Time now);
-
-  double fault_factor = 1;  // of faults that make the worker slow
-
- private:
-  double speed_, jitter_;
-  Slowdowns slowdowns_;
-  Rng rng_;
-  bool slow_ = false;
-  Time change_ = kNever;  // when the present period ends
-};
 
 }  // namespace skein::sim

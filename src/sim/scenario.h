@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "emulate/pace.h"
 #include "optimize/optimizer.h"
 #include "optimize/schedule.h"
-#include "sim/compute.h"
 #include "sim/faults.h"
 #include "sim/network.h"
 #include "sim/profile.h"

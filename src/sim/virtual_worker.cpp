@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "schedule/shares.h"
+#include "plan/shares.h"
 #include "skein/error.h"
 
 namespace skein::sim {

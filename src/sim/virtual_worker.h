@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/trace.h"
+#include "emulate/pace.h"
 #include "sim/cluster.h"
 #include "sim/compute.h"
 #include "sim/objective.h"

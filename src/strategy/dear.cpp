@@ -10,7 +10,7 @@
 #include "core/units.h"
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
-#include "schedule/exact.h"
+#include "plan/exact.h"
 #include "skein/error.h"
 #include "strategy/shards.h"
 

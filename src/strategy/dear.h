@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-#include "schedule/tuner.h"
+#include "plan/tuner.h"
 #include "strategy/masters.h"
 #include "strategy/synchronous.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "graph/gossip_constants.h"
+#include "graph/topology.h"
 #include "strategy/averaging_clock.h"
-#include "strategy/gossip_constants.h"
-#include "strategy/topology.h"
 
 namespace skein {
 

@@ -168,10 +168,10 @@ nlohmann::json LocalSteps::step_figures() const {
 
 std::string LocalSteps::summary() const {
   if (worker_.size() == 1) return "";
-  const std::string text = fmt::format("{} rounds, {:.2f} steps of this worker between merges",
-                                       rounds_, steps_between_merges_.mean());
-  if (!has_models()) return text;
-  return text + fmt::format("; mean squared distance of the models {:.3g}", consensus_);
+  std::string text = fmt::format("{} rounds, {:.2f} steps of this worker between merges", rounds_,
+                                 steps_between_merges_.mean());
+  if (has_models()) text += fmt::format("; mean squared distance of the models {:.3g}", consensus_);
+  return text;
 }
 
 }  // namespace skein

@@ -22,9 +22,10 @@ Round::Round(Worker& worker, std::vector<Span> values, Channel values_channel,
 void Round::write(const RoundNotes& own) {
   SKEIN_CHECK(!posted(), "a round was begun while another is on its way");
   const Span row = notes_->span();
+  const std::int64_t high = own.samples / kPart / kPart;
   row[kLow] = static_cast<float>(own.samples % kPart);
   row[kMiddle] = static_cast<float>(own.samples / kPart % kPart);
-  row[kHigh] = static_cast<float>(own.samples / kPart / kPart);
+  row[kHigh] = static_cast<float>(high);
   row[kFigure] = static_cast<float>(own.figure);
   row[kSettling] = static_cast<float>(own.settling);
   row[kCarries] = static_cast<float>(own.carries);
@@ -46,6 +47,7 @@ void Round::post(const RoundNotes& own, const std::vector<Span>& values) {
 
 std::vector<Task<>> Round::sums(const std::vector<Span>& values) {
   std::vector<Task<>> all;
+  all.reserve(values.size() + 1);
   for (const Span each : values)
     all.push_back(worker_.fabric().all_reduce(values_channel_, each, worker_.limit()));
   return all;

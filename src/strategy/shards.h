@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
-#include "schedule/bucket_plan.h"
+#include "plan/bucket_plan.h"
 
 namespace skein {
 

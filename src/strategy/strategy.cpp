@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/kernels.h"
-#include "schedule/shares.h"
+#include "plan/shares.h"
 #include "skein/error.h"
 
 namespace skein {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/task.h"
-#include "schedule/bucket_plan.h"
+#include "plan/bucket_plan.h"
 #include "strategy/worker.h"
 
 namespace skein {

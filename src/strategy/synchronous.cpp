@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/kernels.h"
-#include "schedule/shares.h"
+#include "plan/shares.h"
 #include "skein/error.h"
 
 namespace skein {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "schedule/bucket_plan.h"
+#include "plan/bucket_plan.h"
 #include "torch/binding.h"
 #include "torch/read_hook.h"
 

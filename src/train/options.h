@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/compute.h"
+#include "emulate/pace.h"
 
 namespace skein {
 
@@ -61,7 +61,7 @@ struct TrainOptions {
   std::vector<double> emulate_speeds;           // one positive number per worker, relative
   std::chrono::nanoseconds emulate_step{0};     // a micro-batch at speed 1 takes at least this
   double jitter = 0;                            // a micro-batch takes 1 ± this, uniformly
-  sim::Slowdowns slowdowns;                     // slow periods that come and go
+  Slowdowns slowdowns;                          // slow periods that come and go
   double emulate_link = 0;                      // bytes per second of each worker, each direction
   std::chrono::nanoseconds emulate_latency{0};  // of every message
 

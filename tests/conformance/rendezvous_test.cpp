@@ -14,7 +14,7 @@
 
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -134,4 +134,4 @@ TEST(Rendezvous, ThreeHundredWorkersMeet) {
 }
 
 }  // namespace
-}  // namespace skein::local
+}  // namespace skein::shm

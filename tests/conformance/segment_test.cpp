@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 constexpr int kRanks = 4;
@@ -175,4 +175,4 @@ TEST(Segment, IsAllocatedFromSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace skein::local
+}  // namespace skein::shm

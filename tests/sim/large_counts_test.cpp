@@ -6,8 +6,8 @@
 
 #include "core/trace.h"
 #include "optimize/sgd.h"
-#include "schedule/exact.h"
-#include "schedule/marks.h"
+#include "plan/exact.h"
+#include "plan/marks.h"
 #include "sim/sim_fabric.h"
 #include "sim/testbed.h"
 #include "strategy/registry.h"

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "skein/error.h"
 #include "test_net.h"
-#include "torch/simulate/layer_times.h"
+#include "train/simulate/layer_times.h"
 #include "train/virtual_cluster.h"
 
 namespace skein {

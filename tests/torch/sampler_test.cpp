@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/shares.h"
+#include "plan/shares.h"
 #include "skein/error.h"
 
 namespace skein {

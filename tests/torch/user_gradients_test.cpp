@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, BeforeUpdate,
                          testing::Values(Deterministic{"allreduce", in_small_buckets("allreduce")},
                                          Deterministic{"dear", in_small_buckets("dear")},
                                          Deterministic{"abs",
-                                                       abs().set("warmup_rounds", "1000000")},
+                                                       abs_sgd().set("warmup_rounds", "1000000")},
                                          Deterministic{"local", local().set("period", "2")}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Expulsions, OfTwoThatExpelEachOtherTheFirstIsRight) {
-  const auto list = std::make_unique<local::Expulsions>();
+  const auto list = std::make_unique<shm::Expulsions>();
   EXPECT_TRUE(list->add(0, 1));
   EXPECT_FALSE(list->add(1, 0));
   EXPECT_FALSE(list->contains(0));
@@ -38,7 +38,7 @@ TEST(Expulsions, OfTwoThatExpelEachOtherTheFirstIsRight) {
 TEST(Expulsions, AreOneOrderForAllHoweverTheyMeet) {
   constexpr int kRanks = 8;
   for (int round = 0; round < 200; ++round) {
-    const auto list = std::make_unique<local::Expulsions>();
+    const auto list = std::make_unique<shm::Expulsions>();
     std::vector<int> refused(kRanks);
     {
       std::vector<std::jthread> threads;

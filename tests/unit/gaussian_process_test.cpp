@@ -1,4 +1,4 @@
-#include "schedule/gaussian_process.h"
+#include "plan/gaussian_process.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The constants of gossip against closed forms, and the ways to find them against each other.
-#include "strategy/gossip_constants.h"
+#include "graph/gossip_constants.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "core/rng.h"
-#include "strategy/laplacian_solver.h"
+#include "graph/laplacian_solver.h"
 
 namespace skein {
 namespace {

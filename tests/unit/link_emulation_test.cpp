@@ -1,9 +1,9 @@
 // When messages pass an emulated link.
 #include <gtest/gtest.h>
 
-#include "fabric/local/link.h"
+#include "emulate/link.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -47,4 +47,4 @@ TEST(LinkEmulation, WithoutABandwidthOnlyTheDelayCounts) {
 }
 
 }  // namespace
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -1,4 +1,4 @@
-#include "schedule/marks.h"
+#include "plan/marks.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -174,4 +174,4 @@ TEST(Meeting, RefusesASecondRank0) {
 }
 
 }  // namespace
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "core/rng.h"
-#include "schedule/bucket_plan.h"
-#include "schedule/shares.h"
+#include "plan/bucket_plan.h"
+#include "plan/shares.h"
 #include "skein/error.h"
 
 namespace skein {

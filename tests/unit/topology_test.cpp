@@ -1,5 +1,5 @@
 // Graphs by name and from files.
-#include "strategy/topology.h"
+#include "graph/topology.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include <map>
 #include <set>
 
+#include "graph/graphs.h"
 #include "skein/error.h"
-#include "strategy/graphs.h"
 
 namespace skein {
 namespace {

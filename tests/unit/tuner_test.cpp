@@ -1,4 +1,4 @@
-#include "schedule/tuner.h"
+#include "plan/tuner.h"
 
 #include <gtest/gtest.h>
 

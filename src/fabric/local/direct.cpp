@@ -13,8 +13,8 @@
 
 namespace skein {
 
-using local::Desk;
-using local::Offer;
+using shm::Desk;
+using shm::Offer;
 
 namespace {
 
@@ -167,7 +167,7 @@ void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
 
 // Whether what was read was valid to the end.
 void LocalFabric::Collective::check_peers() const {
-  local::end_reading(fabric_.own_->header());
+  shm::end_reading(fabric_.own_->header());
   for (int peer = 0; peer < fabric_.size(); ++peer)
     if (peer != fabric_.rank() && has_given_up(peer)) lost(peer);
 }

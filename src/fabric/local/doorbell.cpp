@@ -8,7 +8,7 @@
 #include <ctime>
 #include <limits>
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 std::uint32_t* word(std::atomic<std::uint32_t>& value) {
@@ -76,4 +76,4 @@ void Doorbell::wait(std::uint32_t ticket, Time until) {
             FUTEX_BITSET_MATCH_ANY);
 }
 
-}  // namespace skein::local
+}  // namespace skein::shm

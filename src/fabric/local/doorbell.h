@@ -8,7 +8,7 @@
 #include "core/loop.h"
 #include "fabric/local/segment.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 // Tells the owner of `header` that something may concern it. Costs a system call only if it sleeps.
 void ring(Header& header);
@@ -55,4 +55,4 @@ class Doorbell final : public EventSource {
   std::atomic<unsigned> waits_{0};
 };
 
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -7,7 +7,7 @@
 
 #include "fabric/fabric.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 // A list in shared memory that only grows. Who adds to it has read all of it before, so an entry is
 // never by one whom an earlier entry expels: of two workers that take each other for lost, the
@@ -41,4 +41,4 @@ class Expulsions {
   std::atomic<std::uint32_t> entries_[kMostWorkersOfAHost];
 };
 
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -13,21 +13,21 @@
 
 namespace skein {
 
-using local::Letter;
-using local::Mailbox;
-using local::Presence;
+using shm::Letter;
+using shm::Mailbox;
+using shm::Presence;
 
 namespace {
 
 class SegmentMemory final : public Memory {
  public:
-  SegmentMemory(std::shared_ptr<local::OwnSegment> segment, std::size_t count)
+  SegmentMemory(std::shared_ptr<shm::OwnSegment> segment, std::size_t count)
       : segment_(std::move(segment)), span_(segment_->allocate(count)) {}
   ~SegmentMemory() override { segment_->release(span_); }
   Span span() const override { return span_; }
 
  private:
-  std::shared_ptr<local::OwnSegment> segment_;
+  std::shared_ptr<shm::OwnSegment> segment_;
   Span span_;
 };
 
@@ -49,10 +49,10 @@ struct LocalFabric::LocalLine final : Line {
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
     : LocalFabric(loop, options,
-                  (check_size(options), std::make_shared<local::OwnSegment>(options.size))) {}
+                  (check_size(options), std::make_shared<shm::OwnSegment>(options.size))) {}
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
-                         std::shared_ptr<local::OwnSegment> own)
+                         std::shared_ptr<shm::OwnSegment> own)
     : Fabric(loop),
       options_(options),
       own_(std::move(own)),
@@ -64,8 +64,8 @@ LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
 }
 
 void LocalFabric::meet() {
-  auto met = local::meet(options_.run_id, rank(), size(), own_->fd(),
-                         SteadyClock().now() + options_.join_timeout);
+  auto met = shm::meet(options_.run_id, rank(), size(), own_->fd(),
+                       SteadyClock().now() + options_.join_timeout);
   for (int r = 0; r < size(); ++r) {
     auto& peer = met[static_cast<std::size_t>(r)];
     auto& state = peers_.emplace_back(std::make_unique<PeerState>());
@@ -73,7 +73,7 @@ void LocalFabric::meet() {
     state->process = std::move(peer.process);
     if (r != rank())
       state->segment =
-          std::make_unique<local::PeerSegment>(std::move(peer.segment), r, options_.size);
+          std::make_unique<shm::PeerSegment>(std::move(peer.segment), r, options_.size);
   }
 }
 
@@ -106,7 +106,7 @@ std::unique_ptr<Memory> LocalFabric::allocate(std::size_t count) {
   return std::make_unique<SegmentMemory>(own_, count);
 }
 
-local::Header& LocalFabric::header(int rank) const {
+shm::Header& LocalFabric::header(int rank) const {
   return rank == options_.rank ? own_->header()
                                : peers_[static_cast<std::size_t>(rank)]->segment->header();
 }
@@ -167,7 +167,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
   auto& line = static_cast<LocalLine&>(any);
   Mailbox& box = line.box;
   const std::uint64_t number = line.serving;
-  if (number >= box.taken.load(std::memory_order_acquire) + local::kMailDepth) return false;
+  if (number >= box.taken.load(std::memory_order_acquire) + shm::kMailDepth) return false;
   auto place = own_->place_of(data);
   if (!place) {
     line.staged.push_back(allocate(data.count));
@@ -175,7 +175,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
     place = own_->place_of(line.staged.back()->span());
   }
   const Time left_at = egress_.pass(loop().now(), data.bytes());
-  box.letters[number % local::kMailDepth] = {*place, left_at.time_since_epoch().count()};
+  box.letters[number % shm::kMailDepth] = {*place, left_at.time_since_epoch().count()};
   box.posted.store(number + 1, std::memory_order_release);
   progressed();
   ring(header(line.peer));
@@ -186,7 +186,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
 Task<> LocalFabric::wait_for_room(const Operation& operation, Line& any) {
   const auto& line = static_cast<LocalLine&>(any);
   const auto room = [&line] {
-    return line.serving < line.box.taken.load(std::memory_order_acquire) + local::kMailDepth;
+    return line.serving < line.box.taken.load(std::memory_order_acquire) + shm::kMailDepth;
   };
   co_await wait_for(operation, line.peer, room, [&line] { return line.box.refused.load() != 0; });
 }
@@ -218,7 +218,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
     return box.posted.load(std::memory_order_acquire) > number && !withdrawn();
   };
   co_await wait_for(operation, line.peer, there, withdrawn);
-  const Letter letter = box.letters[number % local::kMailDepth];
+  const Letter letter = box.letters[number % shm::kMailDepth];
   if (letter.place.count != into.count) {
     const std::string text =
         fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
@@ -231,13 +231,13 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
     const Time complete =
         ingress_.pass(first_byte, into.bytes()) + options_.link.transfer(into.bytes());
     for (Time now = loop().now(); now < complete; now = loop().now()) {
-      co_await loop().sleep_until(std::min(complete, now + local::Doorbell::kLookAround));
+      co_await loop().sleep_until(std::min(complete, now + shm::Doorbell::kLookAround));
       progressed();
     }
   }
   const Span sent = state(line.peer).segment->at(letter.place);
   combine == Combine::add ? add(into, sent) : copy(into, sent);
-  local::end_reading(own_->header());
+  shm::end_reading(own_->header());
   if (withdrawn())
     throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
                   line.peer);

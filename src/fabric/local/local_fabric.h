@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emulate/link.h"
 #include "fabric/fabric.h"
 #include "fabric/local/doorbell.h"
-#include "fabric/local/link.h"
 #include "fabric/local/segment.h"
 
 namespace skein {
@@ -63,10 +63,10 @@ class LocalFabric final : public Fabric {
   struct PeerState;
   class Collective;
 
-  LocalFabric(Loop& loop, const LocalOptions& options, std::shared_ptr<local::OwnSegment> own);
+  LocalFabric(Loop& loop, const LocalOptions& options, std::shared_ptr<shm::OwnSegment> own);
   void meet();
 
-  local::Header& header(int rank) const;
+  shm::Header& header(int rank) const;
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
   void ring_all();
 
@@ -90,10 +90,10 @@ class LocalFabric final : public Fabric {
 
   LocalOptions options_;
   std::vector<std::unique_ptr<PeerState>> peers_;
-  std::shared_ptr<local::OwnSegment> own_;          // its memory may outlive the fabric
+  std::shared_ptr<shm::OwnSegment> own_;            // its memory may outlive the fabric
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
-  local::Doorbell doorbell_;
-  local::Lane egress_, ingress_;
+  shm::Doorbell doorbell_;
+  Lane egress_, ingress_;
 };
 
 }  // namespace skein

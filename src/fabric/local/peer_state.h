@@ -11,7 +11,7 @@
 namespace skein {
 
 struct LocalFabric::PeerState {
-  std::unique_ptr<local::PeerSegment> segment;  // none of the own rank
+  std::unique_ptr<shm::PeerSegment> segment;  // none of the own rank
   int pid = 0;
   FileDescriptor process;
   bool dead = false;
@@ -29,7 +29,7 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
   for (;;) {
     // A system call is too much for every wait; the bell rings at least this often.
     const Time now = loop().now();
-    const bool look = now - looked >= local::Doorbell::kLookAround;
+    const bool look = now - looked >= shm::Doorbell::kLookAround;
     if (look) looked = now;
     const std::string trouble = trouble_with(peer, look);
     const bool vain = given_up();

@@ -18,7 +18,7 @@
 #include "fabric/local/segment.h"
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -370,4 +370,4 @@ std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segmen
                    : visit(run_id, rank, size, segment_fd, deadline);
 }
 
-}  // namespace skein::local
+}  // namespace skein::shm

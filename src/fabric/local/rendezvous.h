@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "core/file_descriptor.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 struct Peer {
   FileDescriptor segment;
@@ -22,4 +22,4 @@ struct Peer {
 std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
                        Deadline deadline);
 
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -13,7 +13,7 @@
 #include "core/check.h"
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 namespace {
 
 constexpr std::size_t kSharedPart = 16 * kPage;  // that small blocks share
@@ -161,4 +161,4 @@ Span PeerSegment::at(const Place& place) {
   return part.at({place.offset / sizeof(float), place.count});
 }
 
-}  // namespace skein::local
+}  // namespace skein::shm

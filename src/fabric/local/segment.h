@@ -9,7 +9,7 @@
 
 #include "fabric/local/shared_file.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 // Memory is taken from parts of the file: a large block is a part of its own, small ones share one.
 // allocate(), release() and place_of() are thread-safe.
@@ -61,4 +61,4 @@ class PeerSegment final : public SharedFile {
   std::unordered_map<std::uint64_t, Span> parts_;  // by offset
 };
 
-}  // namespace skein::local
+}  // namespace skein::shm

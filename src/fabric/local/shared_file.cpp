@@ -8,7 +8,7 @@
 
 #include "skein/error.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 SharedFile::SharedFile(FileDescriptor fd, int ranks)
     : fd_(std::move(fd)),
@@ -48,4 +48,4 @@ Mailbox& SharedFile::mailbox(int to, Channel channel) {
   return row->boxes[channel % kChannelBlock];
 }
 
-}  // namespace skein::local
+}  // namespace skein::shm

@@ -15,7 +15,7 @@
 #include "fabric/fabric.h"
 #include "fabric/local/expulsions.h"
 
-namespace skein::local {
+namespace skein::shm {
 
 // Messages from one worker to another on one channel that may be under way at a time.
 inline constexpr std::size_t kMailDepth = 32;
@@ -110,4 +110,4 @@ class SharedFile {
 // Rounds up to whole pages.
 constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-}  // namespace skein::local
+}  // namespace skein::shm

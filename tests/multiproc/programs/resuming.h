@@ -4,7 +4,7 @@
 #include <string>
 
 #include "programs/trial.h"
-#include "torch/train/checkpoint.h"
+#include "train/checkpoint.h"
 
 namespace skein::testing {
 

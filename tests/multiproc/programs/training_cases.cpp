@@ -139,7 +139,8 @@ void uneven_batches(Trial& trial) {
 // what `allreduce` comes to, with micro-batches of different sizes and clipping.
 void abs_without_delay(Trial& trial) {
   std::vector<torch::Tensor> ends;
-  for (const StrategySpec& strategy : {allreduce(), skein::abs().set("warmup_rounds", "1000000")}) {
+  for (const StrategySpec& strategy :
+       {allreduce(), skein::abs_sgd().set("warmup_rounds", "1000000")}) {
     torch::manual_seed(5);
     Plain net;
     Distributed run = distribute(trial.world, *net, sgd(0.05).momentum(0.9).clip(0.3), strategy);

@@ -1,0 +1,104 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/kernels.h"
+#include "plan/shares.h"
+
+namespace skein {
+namespace {
+
+constexpr std::int64_t kBatch = 250;
+
+// Puts other values into a module's buffers for as long as it lives.
+class LentBuffers {
+ public:
+  LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values) {
+    const torch::NoGradGuard no_grad;
+    for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
+      for (const NamedTensor& live : *buffers)
+        for (const NamedTensor& value : values)
+          if (value.name == live.name) {
+            kept_.push_back({live.tensor, live.tensor.clone()});
+            live.tensor.detach().copy_(value.tensor);
+          }
+  }
+  ~LentBuffers() {
+    const torch::NoGradGuard no_grad;
+    for (auto& [live, kept] : kept_) live.detach().copy_(kept);
+  }
+  LentBuffers(const LentBuffers&) = delete;
+  LentBuffers& operator=(const LentBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
+};
+
+// Puts the mean of all workers' models into the module for as long as it lives, where they differ.
+class LentParameters {
+ public:
+  explicit LentParameters(Distributed::Impl& run) : own_(run.binding().arena().parameters()) {
+    if (run.strategy().equal_replicas()) return;
+    kept_ = allocate_on_heap(own_.count);
+    copy(kept_->span(), own_);
+    copy(own_, run.averaged_parameters()->span());
+  }
+  ~LentParameters() {
+    if (kept_) copy(own_, kept_->span());
+  }
+  LentParameters(const LentParameters&) = delete;
+  LentParameters& operator=(const LentParameters&) = delete;
+
+ private:
+  Span own_;
+  std::unique_ptr<Memory> kept_;
+};
+
+// Among the workers that are there.
+Share own_share(World& world, std::int64_t samples) {
+  const std::vector<bool>& present = world.impl().present();
+  const auto before = std::count(present.begin(), present.begin() + world.rank(), true);
+  const auto all = std::count(present.begin(), present.end(), true);
+  return share_of(even_shares(samples, static_cast<int>(all)), static_cast<int>(before));
+}
+
+}  // namespace
+
+std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+                                   const std::function<std::vector<NamedTensor>()>& buffers,
+                                   const std::function<bool()>& stop) {
+  World& world = run.world();
+  world.impl().board().set_phase(Phase::evaluating);
+  run.settle();
+  const LentParameters mean(run);
+  const LentBuffers lent(run.binding(), buffers());
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  const Share share = own_share(world, test.size());
+  std::int64_t next = share.begin;
+  const std::int64_t end = share.begin + share.count;
+  double loss = 0, correct = 0, predictions = 0, stopped = 0;
+  while (next < end) {
+    if (stop()) {
+      stopped = 1;
+      break;
+    }
+    std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
+    std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
+    next += std::ssize(indices);
+    const Batch batch = test.get(indices);
+    const torch::Tensor logits = model.forward(batch.data);
+    const Score score = count_correct(logits, batch.target);
+    loss += loss_of(logits, batch.target).item<double>() * static_cast<double>(score.predictions);
+    correct += static_cast<double>(score.correct);
+    predictions += static_cast<double>(score.predictions);
+  }
+  model.train();
+  run.after_flush();
+  const auto sums = world.sum({loss, correct, predictions, stopped});
+  if (sums[3] > 0) return {};
+  return Evaluation{sums[0] / sums[2], sums[1] / sums[2]};
+}
+
+}  // namespace skein

@@ -1,0 +1,102 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/statistics.h"
+#include "core/units.h"
+#include "runtime/world_impl.h"
+#include "train/gather_text.h"
+
+namespace skein {
+namespace {
+
+using Json = nlohmann::json;
+
+}  // namespace
+
+Json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
+               const Json& strategy, const Evaluation& evaluation, std::int64_t total_samples,
+               std::int64_t parameters) {
+  const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
+  const double training = std::max(1e-9, seconds(figures.training));
+  const auto rows = world.gather(
+      {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
+       seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
+       static_cast<double>(figures.bytes_sent), training});
+  const auto strategies = gather_text(world, strategy.dump());
+  Json workers = Json::array();
+  double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (!world.impl().present()[r]) {
+      workers.push_back({{"rank", r}, {"lost", true}});
+      continue;
+    }
+    const auto& row = rows[r];
+    workers.push_back({{"rank", r},
+                       {"samples", static_cast<std::int64_t>(row[0])},
+                       {"micro_batches", static_cast<std::int64_t>(row[1])},
+                       {"busy_fraction", row[2]},
+                       {"exposed_comm_ms", row[3]},
+                       {"bytes_sent", static_cast<std::int64_t>(row[4])}});
+    if (Json own = Json::parse(strategies[r]); !own.empty()) workers.back()["figures"] = own;
+    samples += row[0];
+    exposed += row[3];
+    ++present;
+    bytes += row[4];
+    longest = std::max(longest, row[5]);
+  }
+  Json json{{"strategy", options.strategy},
+            {"workers", world.size()},
+            {"fabric", world.fabric()},
+            {"model", options.model},
+            {"data", options.data},
+            {"parameters", parameters},
+            {"samples", total_samples},
+            {"seconds", longest},
+            {"samples_per_second", samples / longest},
+            {"iterations", figures.iterations},
+            {"iteration_ms",
+             {{"p50", quantile(figures.iteration_ms, 0.5)},
+              {"p95", quantile(figures.iteration_ms, 0.95)}}},
+            {"loss", evaluation.loss},
+            {"accuracy", evaluation.accuracy},
+            {"bytes_sent", static_cast<std::int64_t>(bytes)},
+            {"exposed_comm_ms", exposed / present},
+            {"startup_seconds", seconds(figures.startup)},
+            {"evaluation_seconds", seconds(figures.evaluation)},
+            {"checkpoint_seconds", seconds(figures.checkpointing)},
+            {"flush_seconds", seconds(figures.flush)},
+            {"figures", strategy},
+            {"per_worker", workers}};
+  if (options.target_accuracy > 0) {
+    json["target_accuracy"] = options.target_accuracy;
+    json["seconds_to_target"] = figures.target_seconds >= 0 ? Json(figures.target_seconds) : Json();
+  }
+  return json;
+}
+
+std::string summary_text(const Json& summary) {
+  std::string text = fmt::format(
+      "{} on {} worker{}: {} samples in {:.1f} s, {:.0f} samples/s\n"
+      "test accuracy {:.2f} %, loss {:.4f}\n"
+      "iteration {:.1f} ms (p95 {:.1f} ms), {:.2f} ms of it waiting for communication; {} sent",
+      summary["strategy"].get<std::string>(), summary["workers"].get<int>(),
+      summary["workers"] == 1 ? "" : "s", summary["samples"].get<std::int64_t>(),
+      summary["seconds"].get<double>(), summary["samples_per_second"].get<double>(),
+      100 * summary["accuracy"].get<double>(), summary["loss"].get<double>(),
+      summary["iteration_ms"]["p50"].get<double>(), summary["iteration_ms"]["p95"].get<double>(),
+      summary["exposed_comm_ms"].get<double>(), print_bytes(summary["bytes_sent"].get<double>()));
+  if (summary.contains("seconds_to_target"))
+    text +=
+        summary["seconds_to_target"].is_null()
+            ? fmt::format("\naccuracy {} was not reached", summary["target_accuracy"].get<double>())
+            : fmt::format("\naccuracy {} reached after {:.1f} s of training",
+                          summary["target_accuracy"].get<double>(),
+                          summary["seconds_to_target"].get<double>());
+  return text;
+}
+
+}  // namespace skein

@@ -1,0 +1,39 @@
+// What a run has measured, of all workers together.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "skein/world.h"
+#include "train/evaluation.h"
+#include "train/options.h"
+
+namespace skein {
+
+// One worker's own measurements.
+struct RunFigures {
+  std::int64_t samples = 0;        // this worker's
+  std::int64_t micro_batches = 0;  // this worker's
+  std::int64_t iterations = 0;
+  Duration busy{};      // computing: forward, backward, update
+  Duration exposed{};   // waiting for communication
+  Duration training{};  // first step to last, evaluations and checkpoints excluded
+  Duration startup{}, evaluation{}, checkpointing{}, flush{};
+  std::uint64_t bytes_sent = 0;
+  std::vector<double> iteration_ms;
+  double target_seconds = -1;  // training time when the target accuracy was first reached
+};
+
+// Collects everybody's figures; the same on every worker. All workers call it.
+// `strategy`: what this worker's strategy says of itself.
+nlohmann::json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
+                         const nlohmann::json& strategy, const Evaluation& final_evaluation,
+                         std::int64_t total_samples, std::int64_t parameters);
+
+// The few lines that a person reads at the end.
+std::string summary_text(const nlohmann::json& summary);
+
+}  // namespace skein

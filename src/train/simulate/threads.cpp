@@ -1,0 +1,16 @@
+#include "train/simulate/threads.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+namespace skein {
+
+void use_threads(int count) {
+  at::set_num_threads(count);
+  // Torch does not tell an OpenBLAS that has threads of its own. The launcher does, by its
+  // environment; here nobody launched anything.
+  if (void* set = dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(set)(count);
+}
+
+}  // namespace skein

@@ -1,0 +1,484 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <tuple>
+
+#include "core/atomic_file.h"
+#include "core/units.h"
+#include "keep/checkpoint_files.h"
+#include "plan/shares.h"
+#include "torch/safetensors.h"
+#include "train/stop_request.h"
+
+namespace skein {
+namespace {
+
+OptimizerSpec optimizer_of(const TrainOptions& options, std::int64_t budget) {
+  OptimizerSpec spec =
+      options.optimizer == "adamw" ? adamw(options.learning_rate) : sgd(options.learning_rate);
+  return spec.momentum(options.momentum)
+      .nesterov(options.nesterov)
+      .weight_decay(options.weight_decay)
+      .no_decay_1d(!options.decay_1d)
+      .clip(options.clip)
+      .schedule(options.schedule, budget);
+}
+
+std::string joined(const TrainOptions::Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+  return text;
+}
+
+// Relative to the speed that the emulated step is of; without one, to the fastest worker, which is
+// as fast as this machine is.
+std::optional<Pace> pace_of(const TrainOptions& options, int rank) {
+  const auto& speeds = options.emulate_speeds;
+  if (speeds.empty() && options.jitter == 0 && options.slowdowns.every.count() == 0) return {};
+  double speed = speeds.empty() ? 1 : speeds[static_cast<std::size_t>(rank)];
+  if (!speeds.empty() && options.emulate_step.count() == 0)
+    speed /= *std::max_element(speeds.begin(), speeds.end());
+  return Pace(speed, options.jitter, options.slowdowns,
+              Rng(options.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank)));
+}
+
+// Every worker's order of the data is its own where it draws by itself.
+std::uint64_t data_seed(std::uint64_t seed, int rank) {
+  return Rng(seed).split(0x64617461).split(static_cast<std::uint64_t>(rank))();
+}
+
+}  // namespace
+
+Trainer::Trainer(World& world, const TrainOptions& options, Time started)
+    : world_(world),
+      options_(options),
+      data_(open_data(options.data, options.data_settings, options.seed)),
+      bar_(clock_, stderr, options.quiet || world.rank() != 0, options.log_every) {
+  const std::int64_t train_size = data_.train->size();
+  budget_ = options.samples > 0 ? options.samples : train_size * options.epochs;
+  eval_every_ = options.eval_every > 0 ? options.eval_every : train_size;
+  torch::manual_seed(options.seed);
+  model_ = make_model(options.model, data_.train->sample_shape(), data_.train->classes(),
+                      options.model_settings);
+  StrategySpec strategy(options.strategy);
+  strategy.options = options.strategy_settings;
+  strategy.seed(options.seed);
+  run_.emplace(distribute(world, *model_, optimizer_of(options, budget_), strategy));
+  torch::manual_seed(options.seed + 1000003 * static_cast<std::uint64_t>(world.rank() + 1));
+  run_->impl().worker().budget = budget_;
+  lockstep_ = run_->impl().strategy().lockstep();
+  check_options();
+  const bool common_order = lockstep_ || options.data_split == "once";
+  batches_ = std::make_unique<GlobalBatches>(
+      static_cast<std::uint32_t>(train_size), step_batch(),
+      common_order ? options.seed : data_seed(options.seed, world.rank()));
+  numbered_ = NumberedBatches(train_size, step_batch(), budget_);
+  prefetcher_ = std::make_unique<Prefetcher>(data_.train);
+  Distributed::Impl& run = run_->impl();
+  pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step,
+                                   options.batch, pace_of(options, world.rank()));
+  if (pacer_->active()) {
+    run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
+    run.before_read = [this](int slot) { pacer_->reading(slot); };
+    run.after_read = [this](Duration waited) { pacer_->waited(waited); };
+    run.after_reorder = [this, &run] { pacer_->lay_out(run.binding().arena()); };
+  }
+  if (!options.trace.empty()) {
+    trace_ = std::make_unique<TraceRecorder>(world.rank());
+    run.trace_to(trace_.get());
+  }
+  if (!options.resume.empty())
+    resume();
+  else
+    open_queue({});
+  name_run();
+  if (!options.out.empty() && world.rank() == 0) start_folder();
+  figures_.startup = now() - started;
+}
+
+void Trainer::check_options() {
+  if (lockstep_ && options_.data_split == "once")
+    throw ConfigError(
+        fmt::format("--data-split once: workers of {} share every batch, so each sample comes once "
+                    "an epoch already; expected own, or a strategy without lockstep",
+                    options_.strategy));
+  if (options_.data_split == "once" && run_->impl().strategy().survives_losses())
+    throw ConfigError(
+        fmt::format("--data-split once: workers of {} go on when one is lost, whose samples nobody "
+                    "would visit; "
+                    "expected own",
+                    options_.strategy));
+  if (options_.verify && !run_->impl().strategy().equal_replicas())
+    throw ConfigError(fmt::format("--verify: the workers of strategy {} have models of their own",
+                                  options_.strategy));
+  if (options_.bn_recompute > 0 && !has_batch_norm(*model_))
+    throw ConfigError(fmt::format("--bn-recompute {}: {} has no batch norm; leave the option out",
+                                  options_.bn_recompute, options_.model));
+}
+
+// A run that is resumed with a smaller budget has fewer blocks than the first one handed out.
+void Trainer::open_queue(BlockQueue::State state) {
+  const auto beyond = [this](std::int64_t block) {
+    return block < 0 || block >= numbered_.count();
+  };
+  std::erase_if(state.held, beyond);
+  std::erase_if(state.returned, beyond);
+  if (options_.data_split == "once")
+    queue_ = std::make_unique<SharedBlocks>(world_, numbered_.count(), state);
+}
+
+std::map<std::string, std::string> Trainer::identity() const {
+  std::map<std::string, std::string> all{
+      {"model", options_.model},
+      {"model settings", joined(options_.model_settings)},
+      {"data", options_.data},
+      {"data settings", joined(options_.data_settings)},
+      {"optimizer", options_.optimizer},
+      {lockstep_ ? "global batch" : "batch of a worker", std::to_string(step_batch())},
+      {"seed", std::to_string(options_.seed)}};
+  if (!lockstep_) all["data split"] = options_.data_split;
+  return all;
+}
+
+void Trainer::resume() {
+  const auto checkpoint =
+      find_checkpoint(world_, options_.resume, [this](const std::string& line) { warn(line); });
+  const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
+  position_ = state.position;
+  batches_->seek(position_);
+  open_queue(state.queue);
+  saved_at_ = state.progress.samples;
+  resumed_id_ = state.run_id;
+  bar_.say(fmt::format("resumed from {}", checkpoint.string()));
+}
+
+// Also with --quiet.
+void Trainer::warn(const std::string& line) const {
+  if (world_.rank() == 0) fmt::print(stderr, "skein train: {}\n", line);
+}
+
+// The run that is continued in its own folder, or a new one, as rank 0 says.
+void Trainer::name_run() {
+  if (continues_run(options_.out, options_.resume)) {
+    run_id_ = resumed_id_.empty() ? read_run(options_.out).id : resumed_id_;
+    if (!run_id_.empty()) return;
+  }
+  std::random_device random;
+  const auto drawn = static_cast<std::uint64_t>(random()) << 32 | random();
+  const std::int64_t own = world_.rank() == 0 ? std::bit_cast<std::int64_t>(drawn) : 0;
+  run_id_ = run_id(std::bit_cast<std::uint64_t>(world_.sum_integers({own}).front()));
+}
+
+void Trainer::start_folder() {
+  const std::filesystem::path out = options_.out;
+  RunRecord record{run_id_, utc_now(), resumed_id_, options_.version, options_.config_json};
+  if (continues_run(out, options_.resume)) {
+    const RunRecord before = read_run(out);
+    if (!before.started.empty()) record.started = before.started;
+    record.resumed_from = before.resumed_from;
+    for (const std::string& name : set_aside_later(out, saved_at_))
+      warn(fmt::format("checkpoint {} was made later: it is set-aside-{} now", name, name));
+  } else if (options_.overwrite) {
+    remove_run(out);
+  }
+  folder_lock_ = take_folder(out, record);
+  metrics_ = MetricsFile(out / "metrics.jsonl");
+  nlohmann::json line{{"kind", "run"},
+                      {"run_id", run_id_},
+                      {"started", utc_now()},
+                      {"strategy", options_.strategy},
+                      {"workers", world_.size()},
+                      {"step", run_->steps()},
+                      {"samples", done()}};
+  if (!options_.resume.empty()) line["resumed_from"] = resumed_id_;
+  metrics_.write(line);
+}
+
+// Of all workers in lockstep, else of this one.
+std::int64_t Trainer::step_batch() const {
+  return options_.batch * options_.accumulate * (lockstep_ ? world_.size() : 1);
+}
+
+Trainer::Step Trainer::next_step(std::int64_t done) {
+  if (done >= budget_) return {};
+  if (queue_) return next_block();
+  const auto indices = lockstep_ ? batches_->next(budget_ - done) : batches_->next();
+  return {{indices.begin(), indices.end()}, batches_->position()};
+}
+
+// None are left: an empty step, in which this worker waits for the others.
+Trainer::Step Trainer::next_block() {
+  const std::int64_t block = queue_->take();
+  if (block == BlockQueue::kNone) return {{}, batches_->position()};
+  batches_->seek(numbered_.position(block));
+  const auto indices = batches_->next(numbered_.samples(block));
+  return {{indices.begin(), indices.end()}, batches_->position(), block};
+}
+
+Trainer::Part Trainer::own_part(const Step& step) {
+  Part part;
+  Share share{0, std::ssize(step.indices)};
+  if (lockstep_) share = share_of(run_->impl().strategy().split(share.count), world_.rank());
+  part.samples = share.count;
+  auto next = step.indices.begin() + share.begin;
+  for (const std::int64_t count : even_shares(part.samples, options_.accumulate)) {
+    if (count > 0) part.pieces.emplace_back(next, next + count);
+    next += count;
+  }
+  return part;
+}
+
+// Workers that count for themselves may be a step apart: what all take down is the mean.
+std::int64_t Trainer::agreed_samples() {
+  if (run_->impl().strategy().equal_replicas()) return done();
+  const auto sums = world_.sum_integers({done(), 1});
+  return sums[0] / sums[1];
+}
+
+// Workers without rounds learn of the end at different steps: one may come to it while another
+// comes to a mark. All come here before either, and see how many of how many are at the end.
+std::pair<std::int64_t, std::int64_t> Trainer::meet(bool at_the_end) {
+  if (!run_->impl().strategy().survives_losses()) return {at_the_end ? 1 : 0, 1};
+  const auto sums = world_.sum_integers({at_the_end ? 1 : 0, 1});
+  return {sums[0], sums[1]};
+}
+
+// What is due, in the order of the marks: the same on all workers, who come to them one by one. A
+// mark that one does not come to any more is nobody's.
+// Returns whether the target was reached.
+bool Trainer::evaluate_and_save() {
+  while (evaluations_.due(done()) || checkpoints_.due(done())) {
+    Marks& marks = evaluations_.next() <= checkpoints_.next() ? evaluations_ : checkpoints_;
+    const auto [ending, all] = meet(false);
+    if (ending > 0) {
+      marks.pass(marks.next());
+    } else if (&marks == &checkpoints_) {
+      checkpoint_now();
+      marks.pass(saved_at_);
+    } else {
+      const bool whole = evaluate_now(stop_requested);
+      marks.pass(agreed_samples());
+      if (whole && options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy)
+        return true;
+    }
+  }
+  return false;
+}
+
+void Trainer::wait_for_the_end() {
+  for (auto [ending, all] = meet(true); ending < all;) std::tie(ending, all) = meet(true);
+}
+
+void Trainer::run() {
+  if (!options_.quiet && world_.rank() == 0 && done() == 0) {
+    const auto parameters = static_cast<double>(run_->impl().binding().arena().size());
+    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples",
+                         options_.model, print_count(parameters), data_.name, world_.size(),
+                         world_.size() == 1 ? "" : "s", options_.strategy, budget_));
+  }
+  Worker& worker = run_->impl().worker();
+  next_ = next_step(done());
+  evaluations_ = Marks(eval_every_, done());
+  checkpoints_ = Marks(options_.checkpoint_every, done());
+  bool reached = false;
+  Duration last_update{};  // in training time
+  while (done() < budget_ && !worker.all_stop && !reached) {
+    const std::int64_t before = done(), steps = run_->steps();
+    const Time begin = now();
+    worker.wants_to_stop = stop_requested();
+    // Shares may follow measured speeds, so the next step's are only a guess, good for loading
+    // early.
+    const Step step = std::move(next_);
+    next_ = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
+    step_name_ = step.block < 0 ? "" : fmt::format(" {}", step.block);
+    const Part part = own_part(step);
+    const Part upcoming = own_part(next_);
+    train_step(part, upcoming);
+    position_ = step.after;
+    figures_.training += now() - begin;
+    const bool updated = run_->steps() > steps;
+    if (updated) {
+      figures_.iteration_ms.push_back(milliseconds(figures_.training - last_update));
+      last_update = figures_.training;
+      ++figures_.iterations;
+      log_step();
+      if (options_.verify) run_->impl().verify_replicas();
+    }
+    reached = evaluate_and_save();
+    if (updated) bar_.update(progress());
+  }
+  if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
+  const Time flushing = now();
+  wait_for_the_end();
+  run_->flush();
+  figures_.flush = now() - flushing;
+  const bool apart = !run_->impl().strategy().equal_replicas();
+  if (apart || evaluated_at_ != done()) evaluate_now([] { return false; });
+  bar_.finish(progress());
+  if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
+  if (queue_) queue_->close();
+  report();
+}
+
+void Trainer::train_step(const Part& part, const Part& upcoming) {
+  run_->accumulate(static_cast<int>(std::max<std::size_t>(1, part.pieces.size())));
+  run_->expect(part.samples);
+  const Time begin = now();
+  const Duration waited = run_->impl().exposed_communication();
+  if (part.samples > 0) loss_ = 0;
+  for (std::size_t i = 0; i < part.pieces.size(); ++i) {
+    const double weight =
+        static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
+    const Indices* next = i + 1 < part.pieces.size() ? &part.pieces[i + 1]
+                          : upcoming.pieces.empty()  ? nullptr
+                                                     : &upcoming.pieces.front();
+    micro_batch(part.pieces[i], next, weight);
+  }
+  const Duration updated = run_->impl().update_time();
+  figures_.busy += now() - begin - (run_->impl().exposed_communication() - waited);
+  run_->step(part.samples);
+  figures_.busy += run_->impl().update_time() - updated;
+  figures_.samples += part.samples;
+  figures_.micro_batches += std::ssize(part.pieces);
+}
+
+void Trainer::micro_batch(const Indices& indices, const Indices* next, double weight) {
+  Board& board = world_.impl().board();
+  board.set_phase(Phase::data);
+  const Batch batch = prefetcher_->take(indices);
+  if (next) prefetcher_->request(*next);
+  board.set_phase(Phase::forward);
+  const Time begin = now();
+  const Duration updated = run_->impl().update_time();
+  pacer_->begin(std::ssize(indices), updated - std::exchange(paced_update_, updated));
+  torch::Tensor loss = loss_of(model_->forward(batch.data), batch.target);
+  if (weight != 1) loss = loss * weight;
+  pacer_->forward_done();
+  const Time middle = now();
+  board.set_phase(Phase::backward);
+  loss.backward();
+  pacer_->backward_done();
+  loss_ += loss.item<double>();
+  if (trace_) {
+    trace_->span(Lane::forward, "forward" + step_name_, begin, middle);
+    trace_->span(Lane::backward, "backward", middle, now());
+  }
+}
+
+ProgressFigures Trainer::progress() const {
+  return {done(),
+          budget_,
+          run_->steps(),
+          smooth_loss_,
+          run_->learning_rate(),
+          evaluated_at_ >= 0 ? evaluation_.accuracy : -1};
+}
+
+void Trainer::log_step() {
+  if (std::isnan(loss_) || std::isinf(loss_))
+    throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_,
+                            run_->steps()));
+  smooth_loss_ = smooth_loss_ < 0 ? loss_ : 0.9 * smooth_loss_ + 0.1 * loss_;
+  const Duration exposed = run_->impl().exposed_communication();
+  nlohmann::json line{{"kind", "step"},
+                      {"step", run_->steps()},
+                      {"samples", done()},
+                      {"seconds", seconds(figures_.training)},
+                      {"loss", loss_},
+                      {"learning_rate", run_->learning_rate()},
+                      {"iteration_ms", figures_.iteration_ms.back()},
+                      {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}};
+  run_->impl().look_at([&](const Strategy& strategy) { line.update(strategy.step_figures()); });
+  metrics_.write(line);
+  logged_exposed_ = exposed;
+}
+
+// As an evaluation and the final model need them; with replicas that are equal.
+std::vector<NamedTensor> Trainer::buffers_now() {
+  if (options_.bn_recompute == 0) return run_->impl().averaged_buffers();
+  return fresh_buffers(run_->impl(), *model_, *data_.train,
+                       {options_.bn_recompute, options_.batch, options_.seed});
+}
+
+void Trainer::save_model() {
+  run_->flush();
+  const auto tensors = run_->impl().tensors_to_save(buffers_now());
+  world_.impl().write_once(
+      [&] { write_safetensors(options_.out + "/model.safetensors", tensors); });
+}
+
+bool Trainer::evaluate_now(const std::function<bool()>& stop) {
+  const Time begin = now();
+  const auto found = evaluate(
+      run_->impl(), *model_, *data_.test, [this] { return buffers_now(); }, stop);
+  figures_.evaluation += now() - begin;
+  if (!found) return false;
+  evaluation_ = *found;
+  evaluated_at_ = done();
+  if (options_.target_accuracy > 0 && figures_.target_seconds < 0 &&
+      evaluation_.accuracy >= options_.target_accuracy)
+    figures_.target_seconds = seconds(figures_.training);
+  metrics_.write({{"kind", "evaluation"},
+                  {"step", run_->steps()},
+                  {"samples", done()},
+                  {"seconds", seconds(figures_.training)},
+                  {"loss", evaluation_.loss},
+                  {"accuracy", evaluation_.accuracy}});
+  return true;
+}
+
+void Trainer::checkpoint_now() {
+  const Time begin = now();
+  run_->flush();  // may apply what was on its way, and count it
+  TrainingState state{run_->impl().worker().progress, position_, {}, identity(), run_id_};
+  state.progress.samples = agreed_samples();
+  if (queue_) state.queue = queue_->settled();
+  if (next_.block >= 0) state.queue.held.insert(state.queue.held.begin(), next_.block);
+  save_checkpoint(options_.out, run_->impl(), state, options_.keep_checkpoints);
+  saved_at_ = state.progress.samples;
+  figures_.checkpointing += now() - begin;
+}
+
+void Trainer::report() {
+  Distributed::Impl& run = run_->impl();
+  figures_.exposed = run.exposed_communication();
+  figures_.bytes_sent = world_.impl().fabric().bytes_sent();
+  std::int64_t parameters = 0;
+  for (const Slot& slot : run.binding().arena().slots())
+    parameters += static_cast<std::int64_t>(slot.range.count);
+  nlohmann::json own;
+  std::string more;
+  run.look_at([&](const Strategy& strategy) {
+    own = strategy.figures();
+    more = strategy.summary();
+  });
+  const auto summary = summarise(world_, options_, figures_, own, evaluation_, done(), parameters);
+  if (!options_.out.empty()) save_model();
+  if (trace_) {
+    trace_->write_part(options_.trace);
+    world_.barrier();
+    if (leads()) TraceRecorder::join_parts(options_.trace, world_.size());
+  }
+  if (!leads()) return;
+  fmt::print("{}\n", summary_text(summary));
+  if (!more.empty()) fmt::print("{}\n", more);
+  std::fflush(stdout);
+  if (!options_.json.empty()) {
+    auto json = summary;
+    json["command"] = options_.command;
+    json["run_id"] = run_id_;
+    json["version"] = options_.version;
+    json["seed"] = options_.seed;
+    json["config"] = nlohmann::json::parse(options_.config_json);
+    json["figures"]["reordered"] = run.reordered();
+    write_whole(options_.json, json.dump(2) + "\n");
+  }
+}
+
+}  // namespace skein

@@ -1,0 +1,114 @@
+// The training loop of one worker.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "data/open.h"
+#include "data/prefetch.h"
+#include "data/sampler.h"
+#include "emulate/pacer.h"
+#include "keep/run_folder.h"
+#include "models/model.h"
+#include "observe/metrics_file.h"
+#include "observe/progress.h"
+#include "observe/trace_file.h"
+#include "plan/marks.h"
+#include "runtime/shared_blocks.h"
+#include "skein/torch.h"
+#include "train/batch_norm.h"
+#include "train/checkpoint.h"
+#include "train/report.h"
+
+namespace skein {
+
+class Trainer {
+ public:
+  // Opens the data, makes the model, joins nobody: `world` is joined already. Resumes if asked to.
+  Trainer(World& world, const TrainOptions& options, Time started);
+
+  // Trains to the end of the budget, the target or a request to stop; evaluates, saves and reports.
+  void run();
+
+ private:
+  using Indices = std::vector<std::uint32_t>;
+
+  // The samples of all workers in one step, or of this one where there is no lockstep, and where
+  // the data stand after it.
+  struct Step {
+    Indices indices;
+    GlobalBatches::Position after;
+    std::int64_t block = BlockQueue::kNone;  // its number, where workers draw from a queue
+  };
+
+  // This worker's part of a step: one piece per micro-batch that is not empty.
+  struct Part {
+    std::vector<Indices> pieces;
+    std::int64_t samples = 0;
+  };
+
+  void check_options();
+  void resume();
+  void warn(const std::string& line) const;
+  void name_run();
+  void start_folder();
+  void open_queue(BlockQueue::State state);
+  Step next_step(std::int64_t done);
+  Step next_block();
+  Part own_part(const Step& step);
+  void train_step(const Part& part, const Part& upcoming);
+  void micro_batch(const Indices& indices, const Indices* next, double weight);
+  std::vector<NamedTensor> buffers_now();
+  void save_model();
+  bool evaluate_now(const std::function<bool()>& stop);  // false: cut short, nothing is known
+  void checkpoint_now();
+  void log_step();
+  ProgressFigures progress() const;
+  void report();
+
+  std::int64_t done() const { return run_->samples(); }
+  std::int64_t step_batch() const;
+  bool leads() const { return world_.rank() == world_.impl().leader(); }
+  Time now() const { return clock_.now(); }
+  std::int64_t agreed_samples();
+  std::pair<std::int64_t, std::int64_t> meet(bool at_the_end);
+  bool evaluate_and_save();
+  void wait_for_the_end();
+  std::map<std::string, std::string> identity() const;
+
+  World& world_;
+  const TrainOptions& options_;
+  SteadyClock clock_;
+  DataSets data_;
+  std::shared_ptr<Model> model_;
+  std::int64_t budget_ = 0;
+  bool lockstep_ = true;
+  std::int64_t eval_every_ = 0;
+  Marks evaluations_, checkpoints_;
+  // What `run_` calls and writes to as long as it lives comes before it.
+  std::unique_ptr<TraceRecorder> trace_;
+  std::unique_ptr<Pacer> pacer_;
+  std::optional<Distributed> run_;
+  std::unique_ptr<GlobalBatches> batches_;
+  NumberedBatches numbered_{1, 1, 1};
+  std::unique_ptr<SharedBlocks> queue_;  // null: every worker draws by itself
+  std::unique_ptr<Prefetcher> prefetcher_;
+  std::string run_id_;
+  std::string resumed_id_;      // of the run that the checkpoint is of, if it says so
+  FileDescriptor folder_lock_;  // of the worker that writes metrics
+  MetricsFile metrics_;
+  ProgressBar bar_;
+  RunFigures figures_;
+  GlobalBatches::Position position_;  // of the last step that is over
+  Step next_;                         // drawn, and not begun
+  std::string step_name_;             // of the step that is computed, in traces
+  Evaluation evaluation_;
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  double loss_ = 0;  // of this worker's last step
+  double smooth_loss_ = -1;
+  Duration logged_exposed_{};
+  Duration paced_update_{};  // update time that a micro-batch has made up for
+};
+
+}  // namespace skein
