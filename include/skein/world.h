@@ -23,6 +23,10 @@ struct JoinOptions {
   // many bytes per second (0: unlimited) and every message takes this much longer.
   double emulate_bytes_per_second = 0;
   std::chrono::nanoseconds emulate_latency{0};
+
+  // Threads on which this process updates, sums and copies large vectors, for its life. 0: the
+  // cores that it may use, divided by the workers of this host. Results do not depend on it.
+  int threads = 0;
 };
 
 // Move-only. A Distributed keeps its world going, whatever becomes of this object. Not thread-safe.

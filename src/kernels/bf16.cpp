@@ -5,6 +5,7 @@
 
 #include "kernels/clones.h"
 #include "kernels/operands.h"
+#include "kernels/threads.h"
 
 namespace skein {
 namespace {
@@ -78,7 +79,10 @@ void to_bf16(Span packed, Span values) {
   const std::size_t count = checked_count(values, packed), pairs = count / 2;
   if (count == 0) return;
   const std::size_t half = packed.count;
-  pack_loop(packed.data, values.data, values.data + half, pairs);
+  parallel(pairs, [=](Range part) {
+    const float* const low = values.data + part.offset;
+    pack_loop(packed.data + part.offset, low, low + half, part.count);
+  });
   if (half > pairs) packed[pairs] = std::bit_cast<float>(upper_half(values[pairs]));
 }
 
@@ -86,7 +90,10 @@ void from_bf16(Span values, Span packed) {
   const std::size_t count = checked_count(values, packed), pairs = count / 2;
   if (count == 0) return;
   const std::size_t half = packed.count;
-  unpack_loop(values.data, values.data + half, packed.data, pairs);
+  parallel(pairs, [=](Range part) {
+    float* const low = values.data + part.offset;
+    unpack_loop(low, low + half, packed.data + part.offset, part.count);
+  });
   if (half > pairs) values[pairs] = lower(packed[pairs]);
 }
 
@@ -94,14 +101,22 @@ void add_bf16(Span values, Span packed) {
   const std::size_t count = checked_count(values, packed), pairs = count / 2;
   if (count == 0) return;
   const std::size_t half = packed.count;
-  add_loop(values.data, values.data + half, packed.data, pairs);
+  parallel(pairs, [=](Range part) {
+    float* const low = values.data + part.offset;
+    add_loop(low, low + half, packed.data + part.offset, part.count);
+  });
   if (half > pairs) values[pairs] += lower(packed[pairs]);
 }
 
-void round_to_bf16(Span values) { round_loop(values.data, common_count(values)); }
+void round_to_bf16(Span values) {
+  parallel(common_count(values),
+           [=](Range part) { round_loop(values.data + part.offset, part.count); });
+}
 
 void restore_rounded(Span values, Span exact) {
-  restore_loop(values.data, exact.data, common_count(values, exact));
+  parallel(common_count(values, exact), [=](Range part) {
+    restore_loop(values.data + part.offset, exact.data + part.offset, part.count);
+  });
 }
 
 }  // namespace skein

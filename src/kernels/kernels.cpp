@@ -9,6 +9,7 @@
 #include "kernels/clones.h"
 #include "kernels/operands.h"
 #include "kernels/stream.h"
+#include "kernels/threads.h"
 
 namespace skein {
 namespace {
@@ -67,11 +68,12 @@ enum class Gather {
 // Goes block by block, so that partial sums stay in the first-level cache: each source is read and
 // dst written just once.
 SKEIN_CLONES void sum_loop(float* dst, const float* const* sources, std::size_t source_count,
-                           std::size_t count, Gather gather) {
+                           Range part, Gather gather) {
   constexpr std::size_t kBlock = 512;
   alignas(64) float block[kBlock];
-  for (std::size_t start = 0; start < count; start += kBlock) {
-    const std::size_t length = count - start < kBlock ? count - start : kBlock;
+  const std::size_t end = part.offset + part.count;
+  for (std::size_t start = part.offset; start < end; start += kBlock) {
+    const std::size_t length = end - start < kBlock ? end - start : kBlock;
     const std::size_t bytes = length * sizeof(float);
     float* const y = gather == Gather::in_dst ? dst + start : block;
     if (y != sources[0] + start) std::memcpy(y, sources[0] + start, bytes);
@@ -125,32 +127,71 @@ double added_up(Lanes& lanes) {
   return lanes[0];
 }
 
+// Adds up what `of_piece(lanes, range)` makes of each piece of [0, count), in their order, so that
+// it does not matter which thread made which. A row of pieces at a time: a kernel allocates
+// nothing.
+template <typename OfPiece>
+double added_up_by_pieces(std::size_t count, const OfPiece& of_piece) {
+  constexpr std::size_t kRow = 256;
+  std::array<double, kRow> row;
+  double total = 0;
+  for (std::size_t first = 0; first < count; first += kRow * kPiece) {
+    const std::size_t pieces = std::min(kRow, (count - first + kPiece - 1) / kPiece);
+    for_pieces(pieces, [&](std::size_t piece) {
+      const std::size_t begin = first + piece * kPiece;
+      Lanes lanes;
+      of_piece(lanes, Range{begin, std::min(kPiece, count - begin)});
+      row[piece] = added_up(lanes);
+    });
+    for (std::size_t piece = 0; piece < pieces; ++piece) total += row[piece];
+  }
+  return total;
+}
+
 }  // namespace
 
 void copy(Span dst, Span src) {
   const std::size_t count = common_count(dst, src);
-  if (count >= kStreamFloats) {
-    stream_copy(dst.data, src.data, count);
-    stream_fence();
-  } else if (count > 0) {
-    std::memcpy(dst.data, src.data, dst.bytes());
-  }
+  if (count == 0) return;
+  const bool stream = count >= kStreamFloats;
+  parallel(count, [=](Range part) {
+    float* const to = dst.data + part.offset;
+    const float* const from = src.data + part.offset;
+    if (stream) {
+      stream_copy(to, from, part.count);
+      stream_fence();
+    } else {
+      std::memcpy(to, from, part.count * sizeof(float));
+    }
+  });
 }
 
 void fill(Span dst, float value) {
   const std::size_t count = common_count(dst);
+  if (count == 0) return;
   // Processors clear memory without reading it first; bench_kernels shows the difference.
-  if (std::bit_cast<std::uint32_t>(value) == 0 && count > 0)
-    std::memset(dst.data, 0, dst.bytes());
-  else
-    fill_loop(dst.data, value, count);
+  const bool zero = std::bit_cast<std::uint32_t>(value) == 0;
+  parallel(count, [=](Range part) {
+    float* const to = dst.data + part.offset;
+    zero ? static_cast<void>(std::memset(to, 0, part.count * sizeof(float)))
+         : fill_loop(to, value, part.count);
+  });
 }
 
-void scale(Span y, float a) { scale_loop(y.data, a, common_count(y)); }
+void scale(Span y, float a) {
+  parallel(common_count(y), [=](Range part) { scale_loop(y.data + part.offset, a, part.count); });
+}
 
-void add(Span y, Span x) { add_loop(y.data, x.data, common_count(y, x)); }
+void add(Span y, Span x) {
+  parallel(common_count(y, x),
+           [=](Range part) { add_loop(y.data + part.offset, x.data + part.offset, part.count); });
+}
 
-void axpy(Span y, float a, Span x) { axpy_loop(y.data, a, x.data, common_count(y, x)); }
+void axpy(Span y, float a, Span x) {
+  parallel(common_count(y, x), [=](Range part) {
+    axpy_loop(y.data + part.offset, a, x.data + part.offset, part.count);
+  });
+}
 
 void sum(Span dst, std::span<const float* const> sources) {
   SKEIN_CHECK(!sources.empty(), "a sum of no vectors");
@@ -161,25 +202,33 @@ void sum(Span dst, std::span<const float* const> sources) {
     gather = Gather::apart;
   else if (count >= kStreamFloats && sources[0] != dst.data)
     gather = Gather::to_stream;
-  sum_loop(dst.data, sources.data(), sources.size(), count, gather);
+  parallel(count,
+           [&](Range part) { sum_loop(dst.data, sources.data(), sources.size(), part, gather); });
 }
 
 void add_difference(Span x, Span a, Span s) {
-  add_difference_loop(x.data, a.data, s.data, common_count(x, a, s));
+  parallel(common_count(x, a, s), [=](Range part) {
+    add_difference_loop(x.data + part.offset, a.data + part.offset, s.data + part.offset,
+                        part.count);
+  });
 }
 
-void mix(Span x, Span y, float c, float s) { mix_loop(x.data, y.data, c, s, common_count(x, y)); }
+void mix(Span x, Span y, float c, float s) {
+  parallel(common_count(x, y), [=](Range part) {
+    mix_loop(x.data + part.offset, y.data + part.offset, c, s, part.count);
+  });
+}
 
 double squared_norm(Span x) {
-  Lanes lanes;
-  squared_norm_loop(lanes.data(), x.data, common_count(x));
-  return added_up(lanes);
+  return added_up_by_pieces(common_count(x), [=](Lanes& lanes, Range part) {
+    squared_norm_loop(lanes.data(), x.data + part.offset, part.count);
+  });
 }
 
 double squared_distance(Span x, Span y) {
-  Lanes lanes;
-  squared_distance_loop(lanes.data(), x.data, y.data, common_count(x, y));
-  return added_up(lanes);
+  return added_up_by_pieces(common_count(x, y), [=](Lanes& lanes, Range part) {
+    squared_distance_loop(lanes.data(), x.data + part.offset, y.data + part.offset, part.count);
+  });
 }
 
 }  // namespace skein

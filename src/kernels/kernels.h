@@ -1,8 +1,8 @@
 // The vector operations that strategies, fabrics and optimizers are made of.
 //
-// Each makes one pass over memory and gives the same bits on every processor. Spans of one call
-// have the same count and lie in this host's memory (checked), any alignment, and do not overlap
-// unless said otherwise.
+// Each makes one pass over memory and gives the same bits on every processor, on however many
+// threads (kernels/threads.h). Spans of one call have the same count and lie in this host's memory
+// (checked), any alignment, and do not overlap unless said otherwise.
 #pragma once
 
 #include <span>

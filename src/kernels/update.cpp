@@ -4,6 +4,7 @@
 
 #include "kernels/clones.h"
 #include "kernels/operands.h"
+#include "kernels/threads.h"
 
 namespace skein {
 namespace {
@@ -52,19 +53,26 @@ SKEIN_CLONES void adamw_loop(float* __restrict p, float* __restrict g, float* __
 }  // namespace
 
 void sgd_update(Span parameters, Span gradients, const SgdFactors& factors) {
-  sgd_loop(parameters.data, gradients.data, factors, common_count(parameters, gradients));
+  parallel(common_count(parameters, gradients), [=](Range part) {
+    sgd_loop(parameters.data + part.offset, gradients.data + part.offset, factors, part.count);
+  });
 }
 
 void sgd_update(Span parameters, Span gradients, Span buffer, const SgdFactors& factors) {
-  const std::size_t count = common_count(parameters, gradients, buffer);
   const auto loop = factors.nesterov ? nesterov_loop : momentum_loop;
-  loop(parameters.data, gradients.data, buffer.data, factors, count);
+  parallel(common_count(parameters, gradients, buffer), [=](Range part) {
+    loop(parameters.data + part.offset, gradients.data + part.offset, buffer.data + part.offset,
+         factors, part.count);
+  });
 }
 
 void adamw_update(Span parameters, Span gradients, Span exp_avg, Span exp_avg_sq,
                   const AdamwFactors& factors) {
   const std::size_t count = common_count(parameters, gradients, exp_avg, exp_avg_sq);
-  adamw_loop(parameters.data, gradients.data, exp_avg.data, exp_avg_sq.data, factors, count);
+  parallel(count, [=](Range part) {
+    adamw_loop(parameters.data + part.offset, gradients.data + part.offset,
+               exp_avg.data + part.offset, exp_avg_sq.data + part.offset, factors, part.count);
+  });
 }
 
 }  // namespace skein

@@ -9,6 +9,7 @@
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "kernels/kernels.h"
+#include "kernels/threads.h"
 #include "plan/exact.h"
 #include "runtime/world_impl.h"
 
@@ -31,6 +32,13 @@ std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
                          placement.size,
                          options.patience,
                          {options.emulate_bytes_per_second, options.emulate_latency}});
+}
+
+void use_threads(const JoinOptions& options, const Placement& placement) {
+  if (options.threads < 0)
+    throw ConfigError(
+        fmt::format("{} threads: expected 0, for the host's cores, or more", options.threads));
+  set_kernel_threads(options.threads > 0 ? options.threads : share_of_cores(placement.local_size));
 }
 
 }  // namespace
@@ -144,7 +152,9 @@ std::vector<std::uint64_t> words_of(const std::vector<Number>& numbers) {
 }  // namespace
 
 World World::join(const JoinOptions& options) {
-  return World(std::make_shared<Impl>(options, detect(process_environment).value_or(Placement{})));
+  const Placement placement = detect(process_environment).value_or(Placement{});
+  use_threads(options, placement);
+  return World(std::make_shared<Impl>(options, placement));
 }
 
 World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -9,6 +9,8 @@
 namespace skein {
 namespace {
 
+using namespace std::chrono_literals;
+
 TEST(PaceTest, IsTheInverseOfTheSpeedTimesTheFaults) {
   Pace pace(4, 0, {}, Rng(1));
   EXPECT_EQ(pace.next_factor(Time()), 0.25);
