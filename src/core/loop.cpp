@@ -89,6 +89,16 @@ bool Waiter::await_resume() {
   return wake_ == Wake::signalled;
 }
 
+bool Yield::suspend(std::coroutine_handle<> handle, JobState* job) {
+  cancelled_ = job->cancelled;
+  if (!cancelled_) loop_.resume_later(handle, job);
+  return !cancelled_;
+}
+
+void Yield::await_resume() const {
+  if (cancelled_) throw Cancelled();
+}
+
 }  // namespace detail
 
 Signal::~Signal() { SKEIN_CHECK(first_ == nullptr, "a signal was destroyed while waited for"); }
@@ -202,13 +212,26 @@ std::size_t Loop::run_ready() {
   std::size_t resumed = 0;
   for (fire_timers(); !ready_.empty(); fire_timers()) {
     // What is queued now runs before timers that fall due meanwhile: nobody starves.
-    for (std::size_t turn = ready_.size(); turn > 0; --turn, ++resumed) {
-      const Ready next = ready_.front();
-      ready_.pop_front();
-      if (next.handle) next.handle.resume();
-    }
+    for (std::size_t turn = ready_.size(); turn > 0; --turn, ++resumed) resume_next();
   }
   return resumed;
+}
+
+std::size_t Loop::run_turn(const std::function<bool()>& enough) {
+  fire_timers();
+  std::size_t resumed = 0;
+  for (std::size_t turn = ready_.size(); turn > 0; --turn) {
+    resume_next();
+    ++resumed;
+    if (enough()) break;
+  }
+  return resumed;
+}
+
+void Loop::resume_next() {
+  const Ready next = ready_.front();
+  ready_.pop_front();
+  if (next.handle) next.handle.resume();
 }
 
 std::optional<Time> Loop::next_timer() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -62,6 +63,24 @@ class Waiter {
   Waiter* previous_ = nullptr;
   Waiter* next_ = nullptr;
   std::uint32_t timer_ = 0;  // slot in the loop's timer table, 0 for none
+};
+
+// A coroutine that lets the others go on first.
+class Yield {
+ public:
+  explicit Yield(Loop& loop) : loop_(loop) {}
+  bool await_ready() const noexcept { return false; }
+  template <typename Promise>
+  bool await_suspend(std::coroutine_handle<Promise> handle) {
+    return suspend(handle, handle.promise().job);
+  }
+  void await_resume() const;  // throws Cancelled
+
+ private:
+  bool suspend(std::coroutine_handle<> handle, JobState* job);
+
+  Loop& loop_;
+  bool cancelled_ = false;
 };
 
 }  // namespace detail
@@ -171,6 +190,10 @@ class Loop {
   detail::Waiter sleep_until(Time time) { return {*this, nullptr, time}; }
   detail::Waiter sleep_for(Duration duration) { return sleep_until(now() + duration); }
 
+  // co_await: goes on when all that can go on now has had its turn. Long work is done in pieces
+  // with this between them, so that nobody waits for the whole of it.
+  detail::Yield yield() { return detail::Yield(*this); }
+
   // Whether any job has yet to end.
   bool busy() const { return jobs_.size() > finished_jobs_; }
 
@@ -178,11 +201,16 @@ class Loop {
   // were.
   std::size_t run_ready();
 
+  // Gives what can go on now one turn, or until `enough` is true after one of them. Returns how
+  // many resumptions there were.
+  std::size_t run_turn(const std::function<bool()>& enough);
+
   // When the next timer is due, if there is one.
   std::optional<Time> next_timer();
 
  private:
   friend class detail::Waiter;
+  friend class detail::Yield;
   friend class detail::JobState;
   friend struct detail::PromiseBase;
   friend class Signal;
@@ -214,6 +242,7 @@ class Loop {
   bool stale(const TimerEntry& entry) const;
   void drop_stale_timers();
   void fire_timers();
+  void resume_next();
   Job start(Task<> task, bool background);
 
   const Clock& clock_;

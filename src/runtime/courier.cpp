@@ -39,7 +39,8 @@ void Courier::post(std::function<void()> action) {
     return;
   }
   const std::lock_guard lock(driving_);
-  turn();
+  while (turn([] { return false; })) {
+  }
 }
 
 void Courier::with_loop(const std::function<void()>& action) {
@@ -65,9 +66,9 @@ void Courier::take_in_posted() {
   for (auto& action : posted) action();
 }
 
-bool Courier::turn() {
+bool Courier::turn(const std::function<bool()>& enough) {
   take_in_posted();
-  return loop_.run_ready() > 0;
+  return loop_.run_turn(enough) > 0;
 }
 
 void Courier::wait(Task<> task) {
@@ -77,8 +78,9 @@ void Courier::wait(Task<> task) {
   std::exception_ptr failure;
   for (;;) {
     const std::uint32_t ticket = events_ ? events_->poll() : 0;
-    if (turn()) continue;
+    const bool ran = turn([&] { return job.done(); });
     if (job.done()) break;
+    if (ran) continue;
     try {
       loop_.rethrow_failure();
     } catch (...) {
@@ -122,7 +124,7 @@ void Courier::run() {
     }
     std::unique_lock lock(driving_);
     const std::uint32_t ticket = events_->poll();
-    if (turn()) continue;
+    if (turn([&] { return wanted_.load(); })) continue;
     const Time until = loop_.next_timer().value_or(kNever);
     lock.unlock();
     if (!stop_) events_->wait(ticket, until);

@@ -3,7 +3,8 @@
 //
 // One thread at a time drives the loop. It is the courier's own while the user's thread computes,
 // and the user's own while that waits: whoever waits carries, so that no wake-up of another thread
-// stands between the last message and the waiting user. Without an event source (a world of one)
+// stands between the last message and the waiting user. It carries until what it waits for is there
+// and leaves the rest to the courier. Without an event source (a world of one)
 // there is no thread at all and everything runs in the caller's.
 #pragma once
 
@@ -44,7 +45,8 @@ class Courier {
  private:
   void run();
   void take_in_posted();
-  bool turn();  // one round of the loop; returns whether anything ran
+  // One turn of the loop, or less when it is `enough`; returns whether anything ran.
+  bool turn(const std::function<bool()>& enough);
 
   Loop& loop_;
   EventSource* events_;

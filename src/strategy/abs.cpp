@@ -92,6 +92,8 @@ Task<> Abs::end_round() {
   if (round_.posted()) sum = co_await take_round();
   const std::int64_t age = rounds_ - sent_.round;
   send_batch();
+  // What was sent leaves before the update.
+  co_await worker_.loop().yield();
   if (sum) co_await apply(*sum, age);
   if (worker_.progress.steps < options_.warmup_rounds) co_await catch_up(0);
 }

@@ -24,6 +24,12 @@ constexpr std::size_t kUnit = 1024;  // in which rank 0 tells the others of a si
 // the first step has no gathers of its own plan to wait for.
 constexpr int kSettle = 2;
 
+// What the next step waits for, of each bucket: its gather, and its gradients being zero.
+constexpr int kParts = 2;
+
+// Elements that are updated before whatever else can go on gets its turn.
+constexpr std::size_t kPiece = 1 << 20;
+
 std::size_t parse_start(const std::string& text) {
   try {
     return FusionTuner(parse_bytes(text)).proposal();
@@ -54,7 +60,7 @@ Dear::Dear(Worker& worker, const Options& options)
     : Synchronous(worker, options),
       masters_(worker.arena().size()),
       changed_(worker.loop()),
-      pending_(static_cast<std::size_t>(plan().count()), false),
+      pending_(static_cast<std::size_t>(plan().count()), 0),
       norms_(worker.fabric().allocate(static_cast<std::size_t>(worker.size()) * kExactParts)),
       trial_steps_(options.trial_steps),
       bucket_bytes_(options.fusion.bytes) {
@@ -90,7 +96,7 @@ Task<> Dear::apply(UpdateContext context) {
   // The user looks at gradients in the step itself, not while the next forward runs.
   if (worker_.before_update) co_await prepare(context);
   if (!context.skip) ++worker_.progress.steps;
-  pending_.assign(pending_.size(), true);
+  pending_.assign(pending_.size(), kParts);
   restore_ = std::exchange(rounded_, rounds());
   gathers_.clear();
   if (worker_.size() == 1)
@@ -143,7 +149,7 @@ Task<> Dear::change_plan(std::size_t bucket_bytes) {
 void Dear::arena_changed() {
   set_plan(BucketPlan(worker_.arena(), Fusion::of(bucket_bytes_)));
   own_shards();
-  pending_.assign(static_cast<std::size_t>(plan().count()), false);
+  pending_.assign(static_cast<std::size_t>(plan().count()), 0);
   step_seconds_.clear();
   last_step_ = Time();
 }
@@ -180,26 +186,35 @@ Task<> Dear::update_and_gather(UpdateContext context) {
   }
 }
 
-// In the order in which the next forward reads: the last bucket lies first in the arena.
+// In the order in which the next forward reads: the last bucket lies first in the arena. Each
+// gather leaves before the next shard is updated, and what only backward needs is done behind it.
 Task<> Dear::update_all(UpdateContext& context) {
   if (worker_.wants_norm() && !worker_.before_update) co_await prepare(context);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
-    if (worker_.size() == 1)
-      arrived(bucket);
-    else
-      gathers_.emplace_back(worker_.loop().spawn(gather(bucket)));
+    gathers_.emplace_back(worker_.loop().spawn(gather(bucket)));
+    co_await worker_.loop().yield();
+    clear_other_shards(bucket);
   }
 }
 
 Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
-  const Range whole = plan().range(bucket), own = own_shard(bucket);
+  const Range own = own_shard(bucket);
   if (restore_) masters_.restore(own, parameters());
-  co_await worker_.update(own, context);  // leaves the gradients of the shard zero
+  for (std::size_t at = own.offset; at < own.end(); at += kPiece) {
+    if (at > own.offset) co_await worker_.loop().yield();
+    co_await worker_.update({at, std::min(kPiece, own.end() - at)}, context);
+  }
   if (rounds()) masters_.keep(own, parameters());
+}
+
+// An update leaves the gradients of its own shard zero.
+void Dear::clear_other_shards(int bucket) {
+  const Range whole = plan().range(bucket), own = own_shard(bucket);
   fill(gradients({whole.offset, own.offset - whole.offset}), 0);
   fill(gradients({own.end(), whole.end() - own.end()}), 0);
+  ended_for(bucket);
 }
 
 Task<> Dear::gather(int bucket) {
@@ -208,8 +223,8 @@ Task<> Dear::gather(int bucket) {
     co_await worker_.fabric().all_gather(worker_.channel(kParameters),
                                          parameters().at(plan().range(bucket)), worker_.limit(),
                                          wire());
-    trace_turn(Lane::all_gather, bucket, begin, gathers_free_);
-    arrived(bucket);
+    if (worker_.size() > 1) trace_turn(Lane::all_gather, bucket, begin, gathers_free_);
+    ended_for(bucket);
   } catch (...) {
     failed();
   }
@@ -229,9 +244,8 @@ Task<> Dear::prepare(UpdateContext& context) {
   co_await worker_.prepare(context, total);
 }
 
-void Dear::arrived(int bucket) {
-  pending_[static_cast<std::size_t>(bucket)] = false;
-  changed_.notify_all();
+void Dear::ended_for(int bucket) {
+  if (--pending_[static_cast<std::size_t>(bucket)] == 0) changed_.notify_all();
 }
 
 void Dear::failed() {
@@ -241,7 +255,7 @@ void Dear::failed() {
 
 // The operations that bring the bucket end by themselves, well or not.
 Task<> Dear::need(int bucket) {
-  while (pending_[static_cast<std::size_t>(bucket)]) {
+  while (pending_[static_cast<std::size_t>(bucket)] > 0) {
     if (error_) std::rethrow_exception(error_);
     co_await changed_.wait();
   }

@@ -56,21 +56,22 @@ class Dear final : public Synchronous {
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
   Task<> update_own_shard(int bucket, const UpdateContext& context);
+  void clear_other_shards(int bucket);
   Task<> gather(int bucket);
   Task<> all_arrived();
   Task<> exact_parameters();
   Task<> prepare(UpdateContext& context);
-  void arrived(int bucket);
+  void ended_for(int bucket);
   void failed();
 
   Masters masters_;       // only where it rounds()
   bool rounded_ = false;  // the parameters are, or are about to be, those rounded; else exact
   bool restore_ = false;  // they were when the step under way ended
 
-  Signal changed_;             // a bucket arrived, or the step failed
-  std::vector<bool> pending_;  // buckets whose parameters are not yet those of the last step
-  std::exception_ptr error_;   // why they never will be
-  ScopedJob updating_;         // of the last step
+  Signal changed_;            // a bucket arrived, or the step failed
+  std::vector<int> pending_;  // of each bucket: what must end before its next forward and backward
+  std::exception_ptr error_;  // why they never will be
+  ScopedJob updating_;        // of the last step
   std::vector<ScopedJob> gathers_;
   Time scatters_free_{}, gathers_free_{};
   std::unique_ptr<Memory> norms_;

@@ -48,6 +48,37 @@ Task<> sleep(Loop& loop, Duration time, bool* cancelled = nullptr) {
   }
 }
 
+Task<> take_turns(Loop& loop, std::vector<std::string>& log, std::string name) {
+  for (int i = 0; i < 2; ++i) {
+    log.push_back(name + std::to_string(i));
+    co_await loop.yield();
+  }
+}
+
+TEST_F(LoopTest, WhoYieldsLetsTheOthersGoFirst) {
+  loop.spawn(take_turns(loop, log, "a"));
+  loop.spawn(take_turns(loop, log, "b"));
+  run();
+  EXPECT_EQ(log, (std::vector<std::string>{"a0", "b0", "a1", "b1"}));
+}
+
+TEST_F(LoopTest, ATurnIsOneOfEachAndEndsWhenItIsEnough) {
+  loop.spawn(take_turns(loop, log, "a"));
+  loop.spawn(take_turns(loop, log, "b"));
+  EXPECT_EQ(loop.run_turn([] { return false; }), 2u);
+  EXPECT_EQ(log, (std::vector<std::string>{"a0", "b0"}));
+  EXPECT_EQ(loop.run_turn([] { return true; }), 1u);
+  EXPECT_EQ(log.back(), "a1");
+}
+
+TEST_F(LoopTest, AYieldOfACancelledJobThrows) {
+  Job job = loop.spawn(take_turns(loop, log, "a"));
+  job.cancel();
+  run();
+  EXPECT_EQ(log.size(), 1u);
+  EXPECT_THROW(job.rethrow(), Cancelled);
+}
+
 TEST_F(LoopTest, ValuesAndExceptionsPassToTheAwaiter) {
   int sum = 0;
   std::string error;

@@ -21,6 +21,9 @@ namespace {
 // Elements up to which one more copy costs less than one more meeting of all ranks.
 constexpr std::size_t kSmall = 4096;
 
+// Elements after which whatever else can go on gets its turn: some ten microseconds of work.
+constexpr std::size_t kPiece = 65536;
+
 // How long a worker that gives up waits for a peer to end the block that it writes just now.
 constexpr Duration kOneBlock = std::chrono::milliseconds(20);
 
@@ -72,7 +75,7 @@ class LocalFabric::Collective {
 
   Task<> offer();
   Task<> wait_until_all_have_finished();
-  void work(Span into);
+  Task<> work(Span into);
   void check_peers() const;
   void end(bool copy_back) {
     ended_ = true;
@@ -89,10 +92,12 @@ class LocalFabric::Collective {
   [[noreturn]] void lost(int peer) const {
     throw IoError(fmt::format("{}: rank {} has given it up", describe(operation_), peer), peer);
   }
+  template <typename Do>
+  Task<> in_pieces(Range part, Do act);
   Range part_of(int rank) const { return shard(buffer_.count, fabric_.size(), rank); }
   void check_offer(int peer, const Offer& offer) const;
   void sum_part(Span into, int owner, Range part) const;
-  void sum_and_hand_out(Span into);
+  void sum_and_hand_out(Span into, Range part);
   void give_up();
   bool is_written_to() const;
 
@@ -184,12 +189,11 @@ void LocalFabric::Collective::sum_part(Span into, int owner, Range part) const {
   sum(into.at(part), std::span(sources).first(size));
 }
 
-// Sums the own shard and writes the result into all buffers: only this rank touches this shard of
-// any of them until all have finished. Block by block, so that what is written is still in the
-// cache.
-void LocalFabric::Collective::sum_and_hand_out(Span into) {
+// Sums a part of the own shard and writes the result into all buffers: only this rank touches this
+// shard of any of them until all have finished. Block by block, so that what is written is still in
+// the cache.
+void LocalFabric::Collective::sum_and_hand_out(Span into, Range whole) {
   constexpr std::size_t kBlock = 4096;
-  const Range whole = part_of(fabric_.rank());
   auto& writing = desk(fabric_.rank()).writing;
   for (std::size_t at = whole.offset; at < whole.end(); at += kBlock) {
     const Range block{at, std::min(kBlock, whole.end() - at)};
@@ -204,28 +208,42 @@ void LocalFabric::Collective::sum_and_hand_out(Span into) {
       copy(all_[static_cast<std::size_t>(peer)].at(block), into.at(block));
     }
     writing.store(0, std::memory_order_release);
+  }
+}
+
+template <typename Do>
+Task<> LocalFabric::Collective::in_pieces(Range part, Do act) {
+  for (std::size_t at = part.offset; at < part.end(); at += kPiece) {
+    if (at > part.offset) co_await fabric_.loop().yield();
+    act(Range{at, std::min(kPiece, part.end() - at)});
     fabric_.progressed();
   }
 }
 
-void LocalFabric::Collective::work(Span into) {
-  const int size = fabric_.size();
+Task<> LocalFabric::Collective::work(Span into) {
+  const int size = fabric_.size(), own = fabric_.rank();
+  const auto take_from = [&](int peer, Range piece) {
+    copy(into.at(piece), all_[static_cast<std::size_t>(peer)].at(piece));
+  };
   switch (kind_) {
     case Kind::reduce_scatter:
-      sum_part(into, fabric_.rank(), part_of(fabric_.rank()));
+      co_await in_pieces(part_of(own), [&](Range piece) { sum_part(into, own, piece); });
       break;
     case Kind::all_gather:
       for (int i = 1; i < size; ++i) {
-        const int peer = (fabric_.rank() + i) % size;
-        copy(into.at(part_of(peer)), all_[static_cast<std::size_t>(peer)].at(part_of(peer)));
+        const int peer = (own + i) % size;
+        co_await in_pieces(part_of(peer), [&](Range piece) { take_from(peer, piece); });
       }
       break;
     case Kind::all_reduce:
-      if (buffer_.count > kSmall) return sum_and_hand_out(into);
-      for (int owner = 0; owner < size; ++owner) sum_part(into, owner, part_of(owner));
+      if (buffer_.count > kSmall)
+        co_await in_pieces(part_of(own), [&](Range piece) { sum_and_hand_out(into, piece); });
+      else
+        for (int owner = 0; owner < size; ++owner) sum_part(into, owner, part_of(owner));
       break;
     case Kind::broadcast:
-      if (fabric_.rank() != root_) copy(into, all_[static_cast<std::size_t>(root_)]);
+      if (own != root_)
+        co_await in_pieces({0, into.count}, [&](Range piece) { take_from(root_, piece); });
       break;
   }
 }
@@ -260,7 +278,7 @@ Task<> LocalFabric::run_small(const Operation& operation, Kind kind, Span buffer
   Collective collective(*this, operation, kind, buffer, root);
   collective.use_copy();
   co_await collective.offer();
-  collective.work(buffer);
+  co_await collective.work(buffer);
   collective.end(false);
 }
 
@@ -268,7 +286,7 @@ Task<> LocalFabric::run_large(const Operation& operation, Kind kind, Span buffer
   Collective collective(*this, operation, kind, buffer, root);
   collective.use_buffer();
   co_await collective.offer();
-  collective.work(collective.shared());
+  co_await collective.work(collective.shared());
   collective.check_peers();
   co_await collective.wait_until_all_have_finished();
   collective.end(true);
