@@ -67,6 +67,18 @@ Json worker_rows(const sim::Report& report) {
   return rows;
 }
 
+// Over all workers, who may each differ from it by chance.
+void add_averagings(Json& json, const sim::Report& report) {
+  double averagings = 0, gradients = 0;
+  for (const sim::WorkerReport& each : report.workers) {
+    if (!each.strategy.contains("initiated")) return;
+    averagings +=
+        each.strategy["initiated"].get<double>() + each.strategy["accepted"].get<double>();
+    gradients += static_cast<double>(each.figures.micro_batches);
+  }
+  json["averagings_per_gradient"] = averagings / std::max(1.0, gradients);
+}
+
 void add_observations(Json& json, const SimulateOptionReader::Request& request,
                       const sim::Report& report) {
   if (report.observations.empty()) return;
@@ -206,6 +218,7 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
                              {"peer", outcome.peer},
                              {"error", outcome.error}};
   }
+  add_averagings(json, report);
   add_observations(json, request, report);
   return json;
 }
@@ -231,6 +244,9 @@ std::string simulation_text(const Json& figures) {
   text += "\n" + (rows.size() <= kMostRows ? worker_table(rows) : busy_range(rows));
   if (!figures["summary"].get<std::string>().empty())
     text += "\n" + figures["summary"].get<std::string>();
+  if (figures.contains("averagings_per_gradient"))
+    text += fmt::format("\n{:.2f} averagings per gradient over all workers",
+                        figures["averagings_per_gradient"].get<double>());
   text += failure_text(figures);
   return text + fmt::format("\n{} events in {:.2f} s, {:.1f} M/s; trace hash {}",
                             print_count(figures["events"].get<double>()),

@@ -1,8 +1,9 @@
 #include "fabric/survivors.h"
 
 #include <algorithm>
+#include <cstring>
 
-#include "core/exact_count.h"
+#include "core/packed.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
 
@@ -11,30 +12,37 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 18;
 
-// What announces a block on the way up: its number and its size.
-constexpr Range kNumber{0, kCountParts}, kSize{kCountParts, kCountParts};
-constexpr std::size_t kHeader = 2 * kCountParts;
-
-// On the way down: a word, the number it concerns, who contributed and who lives.
-constexpr std::size_t kNoticeFlags = kHeader, kFlagsPerFloat = 16;
+// Flags of ranks follow what a notice begins with, as bits.
+constexpr std::size_t kFlagsPerFloat = 32;
 
 std::size_t flag_floats(std::size_t ranks) { return (ranks + kFlagsPerFloat - 1) / kFlagsPerFloat; }
 
 void put_flags(Span parts, const std::vector<bool>& flags) {
-  std::vector<unsigned> bits(parts.count);
+  std::vector<std::uint32_t> bits(parts.count);
   for (std::size_t i = 0; i < flags.size(); ++i)
-    if (flags[i]) bits[i / kFlagsPerFloat] |= 1U << (i % kFlagsPerFloat);
-  for (std::size_t i = 0; i < bits.size(); ++i) parts[i] = static_cast<float>(bits[i]);
+    if (flags[i]) bits[i / kFlagsPerFloat] |= std::uint32_t{1} << (i % kFlagsPerFloat);
+  std::memcpy(parts.data, bits.data(), parts.bytes());
 }
 
 std::vector<bool> get_flags(Span parts, std::size_t ranks) {
+  std::vector<std::uint32_t> bits(parts.count);
+  std::memcpy(bits.data(), parts.data, parts.bytes());
   std::vector<bool> flags(ranks);
   for (std::size_t i = 0; i < ranks; ++i)
-    flags[i] = (static_cast<unsigned>(parts[i / kFlagsPerFloat]) >> (i % kFlagsPerFloat) & 1U) != 0;
+    flags[i] = (bits[i / kFlagsPerFloat] >> (i % kFlagsPerFloat) & 1U) != 0;
   return flags;
 }
 
 }  // namespace
+
+// On the way down: a word and the block that it concerns; who contributed and who lives follow.
+struct Survivors::Notice {
+  std::int64_t number;
+  Word word;
+  std::uint8_t unused[7];
+
+  static Notice of(Span message) { return unpack<Notice>(message.at({0, kPacked<Notice>})); }
+};
 
 Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
     : fabric_(fabric), up_(up), down_(down) {
@@ -43,13 +51,10 @@ Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
   agreed_ = living_;
   contributors_.assign(ranks, false);
   told_.assign(ranks, false);
-  pending_.assign(ranks, 0);
-  announced_.assign(ranks, 0);
-  if (ranks == 1) return;
-  const std::size_t notice = kNoticeFlags + 2 * flag_floats(ranks);
-  header_ = fabric.allocate(kHeader);
-  notice_ = fabric.allocate(notice);
-  out_ = fabric.allocate(notice);
+}
+
+std::size_t Survivors::notice_size() const {
+  return kPacked<Notice> + 2 * flag_floats(living_.size());
 }
 
 std::vector<int> Survivors::lost() const {
@@ -166,10 +171,10 @@ Task<> Survivors::lead(Span block, Duration patience) {
 Task<> Survivors::hear_from_the_lost(std::vector<int> peers) {
   for (const int peer : peers) {
     if (left_behind_ || fabric_.expelled(peer)) continue;
-    const auto notice = allocate_on_heap(out_->span().count);
+    const auto notice = allocate_on_heap(notice_size());
     try {
       co_await fabric_.receive(down_, peer, notice->span(), fabric_.loop().now());
-      left_behind_ = static_cast<int>(notice->span()[0]) == static_cast<int>(Word::out);
+      left_behind_ = Notice::of(notice->span()).word == Word::out;
     } catch (const IoError&) {  // nothing from there
     }
   }
@@ -179,24 +184,24 @@ Task<> Survivors::hear_from_the_lost(std::vector<int> peers) {
 // its sum from a rank that has died since. The deadline is for the peer to come: it may have passed
 // while this rank waited for another, and who has come gets the time to go on.
 Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline, Duration patience) {
-  const auto at = static_cast<std::size_t>(peer);
   for (;;) {
-    if (pending_[at] == 0) {
-      const auto header = allocate_on_heap(kHeader);
+    auto announced = announced_.find(peer);
+    if (announced == announced_.end()) {
+      const auto header = allocate_on_heap(kPacked<Header>);
       co_await fabric_.receive(up_, peer, header->span(), deadline);
-      pending_[at] = get_count(header->span().at(kNumber));
-      announced_[at] = static_cast<std::size_t>(get_count(header->span().at(kSize)));
+      announced = announced_.emplace(peer, unpack<Header>(header->span())).first;
     }
-    if (pending_[at] > number_) co_return false;
-    if (announced_[at] > kBlock)
+    const auto [number, size] = announced->second;
+    if (number > number_) co_return false;
+    if (size < 0 || size > static_cast<std::int64_t>(kBlock))
       throw IoError("a sum over survivors: a peer sends more than a block", peer);
     if (!inbox_ && block.device != Device::absent) inbox_ = allocate_on_heap(kBlock);
     deadline = std::max(deadline, fabric_.loop().now() + patience);
-    co_await fabric_.receive(up_, peer, inbox(block, announced_[at]), deadline);
-    const std::int64_t number = std::exchange(pending_[at], 0);
+    co_await fabric_.receive(up_, peer, inbox(block, static_cast<std::size_t>(size)), deadline);
+    announced_.erase(peer);
     if (number == number_) co_return true;
     // A block that this rank has behind it: the peer keeps what it has of it.
-    const auto notice = fabric_.allocate(out_->span().count);
+    const auto notice = fabric_.allocate(notice_size());
     write_notice(notice->span(), Word::missed, number);
     co_await fabric_.send(down_, peer, notice->span(), deadline);
   }
@@ -204,16 +209,16 @@ Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline, Durat
 
 void Survivors::write_notice(Span notice, Word word, std::int64_t number) const {
   const std::size_t flags = flag_floats(living_.size());
-  notice[0] = static_cast<float>(word);
-  put_count(notice.at({1, kCountParts}), number);
-  put_flags(notice.at({kNoticeFlags, flags}), contributors_);
-  put_flags(notice.at({kNoticeFlags + flags, flags}), living_);
+  pack(notice.at({0, kPacked<Notice>}), Notice{number, word, {}});
+  put_flags(notice.at({kPacked<Notice>, flags}), contributors_);
+  put_flags(notice.at({kPacked<Notice> + flags, flags}), living_);
 }
 
 // All answers leave at once; then each is waited for.
 Task<> Survivors::answer(Span block, Deadline deadline) {
   if (fabric_.size() == 1) co_return;
-  write_notice(notice_->span(), Word::sum, number_);
+  const auto notice = fabric_.allocate(notice_size());
+  write_notice(notice->span(), Word::sum, number_);
   agreed_ = living_;
   const Operation operation{"send", down_, 0, deadline};
   std::vector<std::pair<int, std::unique_ptr<Fabric::Sending>>> open;
@@ -222,7 +227,7 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
     if (!contributors_[static_cast<std::size_t>(peer)]) continue;
     auto sending = std::make_unique<Fabric::Sending>(fabric_, operation, peer);
     try {
-      co_await sending->start(notice_->span());
+      co_await sending->start(notice->span());
       co_await sending->start(block);
       open.emplace_back(peer, std::move(sending));
     } catch (const IoError&) {
@@ -249,27 +254,27 @@ void Survivors::tell_the_lost() {
     const auto at = static_cast<std::size_t>(peer);
     if (living_[at] || told_[at]) continue;
     told_[at] = true;
-    write_notice(out_->span(), Word::out, number_);
-    fabric_.send_and_forget(down_, peer, out_->span());
+    const auto notice = allocate_on_heap(notice_size());
+    write_notice(notice->span(), Word::out, number_);
+    fabric_.send_and_forget(down_, peer, notice->span());
   }
 }
 
 // Whether this block is over for this rank; else the root is lost.
 Task<bool> Survivors::follow(int root, Span block, Duration patience) {
   const Deadline deadline = fabric_.loop().now() + longest_wait(root, patience);
-  const Span header = header_->span();
-  put_count(header.at(kNumber), number_);
-  put_count(header.at(kSize), static_cast<std::int64_t>(block.count));
-  const auto notice = allocate_on_heap(out_->span().count);
+  const auto header = fabric_.allocate(kPacked<Header>);
+  pack(header->span(), Header{number_, static_cast<std::int64_t>(block.count)});
+  const auto notice = allocate_on_heap(notice_size());
   // A root that has lost this rank takes nothing from it, but has left it a word.
   try {
-    co_await fabric_.send(up_, root, header, deadline);
+    co_await fabric_.send(up_, root, header->span(), deadline);
     co_await fabric_.send(up_, root, block, deadline);
   } catch (const IoError&) {
   }
   try {
     co_await fabric_.receive(down_, root, notice->span(), deadline);
-    const auto word = static_cast<Word>(static_cast<int>(notice->span()[0]));
+    const Word word = Notice::of(notice->span()).word;
     if (word == Word::sum) {
       co_await fabric_.receive(down_, root, block, deadline);
       take(notice->span());
@@ -289,8 +294,8 @@ Task<bool> Survivors::follow(int root, Span block, Duration patience) {
 // Whom the root has lost, all have lost.
 void Survivors::take(Span notice) {
   const std::size_t flags = flag_floats(living_.size());
-  contributors_ = get_flags(notice.at({kNoticeFlags, flags}), living_.size());
-  const auto living = get_flags(notice.at({kNoticeFlags + flags, flags}), living_.size());
+  contributors_ = get_flags(notice.at({kPacked<Notice>, flags}), living_.size());
+  const auto living = get_flags(notice.at({kPacked<Notice> + flags, flags}), living_.size());
   for (int rank = 0; rank < fabric_.size(); ++rank)
     if (!living[static_cast<std::size_t>(rank)]) lose(rank);
   agreed_ = living;

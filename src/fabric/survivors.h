@@ -1,6 +1,7 @@
 // Sums over those workers that still live, where a collective would fail with the first that died.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,6 +51,12 @@ class Survivors {
  private:
   enum class Word : std::uint8_t { sum = 1, missed, out };
 
+  // What announces a block on the way up.
+  struct Header {
+    std::int64_t number, size;
+  };
+  struct Notice;
+
   Task<int> reduce(Span values, Deadline deadline, bool divide);
   Task<> reduce_block(Span block, Duration patience);
   Task<> lead(Span block, Duration patience);
@@ -60,6 +67,7 @@ class Survivors {
   void tell_the_lost();
   Task<bool> follow(int root, Span block, Duration patience);
   void take(Span notice);
+  std::size_t notice_size() const;
   void write_notice(Span notice, Word word, std::int64_t number) const;
   void end_alone();
   int lowest() const;
@@ -69,12 +77,11 @@ class Survivors {
   Fabric& fabric_;
   Channel up_, down_;
   std::vector<bool> living_, contributors_, told_;
-  std::vector<bool> agreed_;            // who lived, as all have heard
-  std::vector<std::int64_t> pending_;   // number of the block that a rank has announced; 0: none
-  std::vector<std::size_t> announced_;  // and its size
+  std::vector<bool> agreed_;         // who lived, as all have heard
+  std::map<int, Header> announced_;  // blocks that ranks have announced and not sent
   bool left_behind_ = false;
   std::int64_t number_ = 0;  // of the present block; the same on all ranks
-  std::unique_ptr<Memory> header_, notice_, out_, inbox_;
+  std::unique_ptr<Memory> inbox_;
 };
 
 }  // namespace skein

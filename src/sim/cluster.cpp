@@ -132,8 +132,11 @@ Duration Cluster::delay(int from, int to) {
 }
 
 Stream& Cluster::stream(int from, int to, Channel channel) {
-  // Both ends ask for the same one, once each.
-  for (Stream* known : machine(from).streams)
+  // Both ends ask for the same one, once each. One of them may have streams to everybody.
+  const auto& ends = machine(from).streams.size() < machine(to).streams.size()
+                         ? machine(from).streams
+                         : machine(to).streams;
+  for (Stream* known : ends)
     if (known->from() == from && known->to() == to && known->channel() == channel) return *known;
   streams_.push_back(std::make_unique<Stream>(*this, from, to, channel));
   Stream* made = streams_.back().get();

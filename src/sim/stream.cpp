@@ -16,20 +16,20 @@ Stream::Stream(Cluster& cluster, int from, int to, int channel)
 void Stream::post(Span data) {
   ++posted_;
   cluster_.engine().record(Cluster::kSent, pair_key(), data.bytes());
-  waiting_.push_back({data.count, data, {}});
-  if (waiting_.size() == 1) start_next();
+  messages_.push_back({data.count, data, {}});
+  if (posted_ - transmitted_ == 1) start_next();
 }
 
 void Stream::start_next() {
-  if (waiting_.empty()) return;
-  bytes_left_ = static_cast<double>(waiting_.front().count * sizeof(float));
+  if (transmitted_ == posted_) return;
+  bytes_left_ = static_cast<double>(message(transmitted_).count * sizeof(float));
   stalled_ = cluster_.cut(from_, to_);
   if (!stalled_) cluster_.traffic().begin(flow_, bytes_left_);
 }
 
 void Stream::reroute() {
   pass_on_words();
-  if (waiting_.empty() || cluster_.cut(from_, to_) == stalled_) return;
+  if (transmitted_ == posted_ || cluster_.cut(from_, to_) == stalled_) return;
   stalled_ = !stalled_;
   if (stalled_)
     bytes_left_ = cluster_.traffic().halt(flow_);
@@ -38,10 +38,10 @@ void Stream::reroute() {
 }
 
 void Stream::drop_unsent() {
-  if (waiting_.empty()) return;
+  if (transmitted_ == posted_) return;
   if (!stalled_) cluster_.traffic().halt(flow_);
-  posted_ -= waiting_.size();
-  waiting_.clear();
+  messages_.resize(messages_.size() - (posted_ - transmitted_));
+  posted_ = transmitted_;
   stalled_ = false;
 }
 
@@ -74,14 +74,11 @@ void Stream::pass_on_words() {
 
 void Stream::transmitted() {
   Engine& engine = cluster_.engine();
-  ++transmitted_;
-  Message message = std::move(waiting_.front());
-  waiting_.pop_front();
-  if (message.source.device != Device::absent) {
-    message.data = cluster_.take_buffer();
-    message.data.assign(message.source.begin(), message.source.end());
+  Message& left = message(transmitted_++);
+  if (left.source.device != Device::absent) {
+    left.data = cluster_.take_buffer();
+    left.data.assign(left.source.begin(), left.source.end());
   }
-  flying_.push_back(std::move(message));
   last_arrival_ = std::max(last_arrival_, engine.now() + cluster_.delay(from_, to_));
   engine.schedule(last_arrival_, *this, kMessage);
   start_next();
@@ -104,11 +101,7 @@ void Stream::happen(std::uint64_t token) {
     }
     return;
   }
-  Message message = std::move(flying_.front());
-  flying_.pop_front();
-  ++arrived_;
-  cluster_.engine().record(Cluster::kArrived, pair_key(), message.count);
-  inbox_.push_back(std::move(message));
+  cluster_.engine().record(Cluster::kArrived, pair_key(), message(arrived_++).count);
   if (arrival_.awaited()) {
     arrival_.notify_all();
     cluster_.engine().wake(to_);
@@ -116,9 +109,14 @@ void Stream::happen(std::uint64_t token) {
 }
 
 Stream::Message Stream::take() {
-  SKEIN_CHECK(!inbox_.empty(), "a message is taken that is not there");
-  Message message = std::move(inbox_.front());
-  inbox_.pop_front();
+  SKEIN_CHECK(taken_ < arrived_, "a message is taken that is not there");
+  Message message = std::move(messages_[first_++]);
+  ++taken_;
+  constexpr std::size_t kMostTaken = 64;  // that are kept before the others move up
+  if (first_ == messages_.size() || first_ == kMostTaken) {
+    messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
   return message;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "core/loop.h"
@@ -48,7 +47,7 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
 
   // Whether anything that was sent has yet to arrive, and whether it moves.
   bool under_way() const { return arrived_ < posted_; }
-  bool moves() const { return !flying_.empty() || (!waiting_.empty() && !stalled_); }
+  bool moves() const { return arrived_ < transmitted_ || (transmitted_ < posted_ && !stalled_); }
 
   // The network between the two ends was cut or healed.
   void reroute();
@@ -65,6 +64,7 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   enum class Word : std::uint8_t { none, said, under_way, heard };
   enum Token : std::uint64_t { kMessage, kWithdrawal, kRefusal };
 
+  Message& message(std::uint64_t number) { return messages_[first_ + (number - taken_)]; }
   void start_next();
   void pass_on_words();
   std::uint64_t pair_key() const {
@@ -75,10 +75,12 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   Cluster& cluster_;
   int from_, to_, channel_;
   Traffic::FlowId flow_;
-  std::deque<Message> waiting_;  // the first is on the wire
-  std::deque<Message> flying_;
-  std::deque<Message> inbox_;
-  std::uint64_t posted_ = 0, transmitted_ = 0, arrived_ = 0;
+  // From the one that is to be taken next to the last that was posted: some have arrived, some fly,
+  // the others wait, of which the first is on the wire. A cluster has many streams, and most are
+  // empty: they have no memory then.
+  std::vector<Message> messages_;
+  std::size_t first_ = 0;  // those before have been taken
+  std::uint64_t posted_ = 0, transmitted_ = 0, arrived_ = 0, taken_ = 0;
   Word withdrawal_ = Word::none, refusal_ = Word::none;
   double bytes_left_ = 0;  // of the message on the wire, while it is stalled
   bool stalled_ = false;

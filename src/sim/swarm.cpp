@@ -201,10 +201,11 @@ std::string check_survivors(const Scenario& scenario, const Report& report, Dura
     if (!each.taken && each.outcome.kind != Outcome::Kind::completed)
       return fmt::format("rank {} did not survive: {}", rank, each.outcome.error);
   }
-  // Counts travel from neighbour to neighbour, about one hop a gradient at this rate.
-  const double hops = 4 + 2.0 * scenario.workers / std::stod(scenario.strategy_settings.at("rate"));
+  // What workers compute while a count is on its way up and word of the end on its way down.
+  const double gradients = 4 + 8 * seconds(scenario.network.latency + scenario.network.jitter) /
+                                   seconds(scenario.mean_gradient());
   const auto most = static_cast<double>(scenario.samples) +
-                    hops * static_cast<double>(scenario.workers * scenario.batch);
+                    gradients * static_cast<double>(scenario.workers * scenario.batch);
   if (scenario.faults.empty() && static_cast<double>(report.samples) > most)
     return fmt::format("{} samples of {}", report.samples, scenario.samples);
   if (calm_at_the_end(scenario, report) && !report.observations.empty() &&

@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "skein/error.h"
+#include "strategy/self_running.h"
 
 namespace skein {
 namespace {
@@ -105,7 +106,21 @@ void Exchanges::begin(int peer, bool own_proposal) {
   model_.mix(now);
   const auto all = parts();
   for (std::size_t i = 0; i < all.size(); ++i) copy(made.snapshot->parts[i], all[i].live);
-  made.job = ScopedJob(worker_.loop().spawn(run(made)));
+  const auto over = [this, &made] {
+    made.over = true;
+    made.snapshot->used = false;
+    changed_.notify_all();
+  };
+  made.job = ScopedJob(worker_.loop().spawn(run_by_itself(
+      run(made),
+      [this, &made, over](std::exception_ptr) {
+        over();
+        host_.failed(made.peer);
+      },
+      [this, over](std::exception_ptr error) {
+        over();
+        host_.broke(std::move(error));
+      })));
 }
 
 // Jobs cannot take themselves away.
@@ -114,21 +129,15 @@ void Exchanges::sweep() {
 }
 
 Task<> Exchanges::run(Exchange& exchange) {
-  try {
-    const ScopedJob sender(worker_.loop().spawn(send(exchange)));
-    co_await receive(exchange);
-    co_await wait_until_sent(exchange);
-    ended(exchange);
-  } catch (const IoError&) {
-    exchange.snapshot->used = false;
-    exchange.over = true;
-    host_.failed(exchange.peer);
-  } catch (const Cancelled&) {
-    throw;
-  } catch (...) {
-    exchange.over = true;
-    host_.broke(std::current_exception());
-  }
+  const auto sent = [this, &exchange](std::exception_ptr error) {
+    exchange.sent = true;
+    exchange.send_error = std::move(error);
+    changed_.notify_all();
+  };
+  const ScopedJob sender(worker_.loop().spawn(run_by_itself(send(exchange), sent, sent)));
+  co_await receive(exchange);
+  co_await wait_until_sent(exchange);
+  ended(exchange);
   changed_.notify_all();
 }
 
@@ -150,18 +159,12 @@ void Exchanges::ended(Exchange& exchange) {
 Task<> Exchanges::send(Exchange& exchange) {
   const Operation operation{"exchange", channel_, 0, kNever};
   Fabric::Sending sending(worker_.fabric(), operation, exchange.peer);
-  try {
-    for (const Span part : exchange.snapshot->parts)
-      for (std::size_t offset = 0; offset < part.count; offset += LiveModel::kBlock) {
-        const Range range{offset, std::min(LiveModel::kBlock, part.count - offset)};
-        co_await sending.start(part.at(range));
-      }
-    co_await sending.finish();
-  } catch (const Cancelled&) {
-    throw;
-  } catch (...) {
-    exchange.send_error = std::current_exception();
-  }
+  for (const Span part : exchange.snapshot->parts)
+    for (std::size_t offset = 0; offset < part.count; offset += LiveModel::kBlock) {
+      const Range range{offset, std::min(LiveModel::kBlock, part.count - offset)};
+      co_await sending.start(part.at(range));
+    }
+  co_await sending.finish();
   exchange.sent = true;
   changed_.notify_all();
 }

@@ -24,18 +24,17 @@ struct Gossip::Peers {
       : changed(worker.loop()),
         clock(plan.options.rate / 2, plan.options.schedule, worker.rng(0x61766572616765)),
         model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde),
-        table(worker.size()),
         survivors(worker.fabric(), worker.channel(kUp), worker.channel(kDown)),
         exchanges(worker, worker.channel(kModels), model, plan.options.average_momentum, changed,
                   host),
-        pairing(worker, worker.channel(kPairing), plan.topology.neighbours(worker.rank()), table,
+        pairing(worker, worker.channel(kPairing), plan.topology.neighbours(worker.rank()), tally,
                 changed, host),
-        assembly(worker, worker.channel(kAssembly), survivors, host) {}
+        assembly(worker, worker.channel(kAssembly), survivors, tally, host) {}
 
   Signal changed;  // something that somebody may wait for
   AveragingClock clock;
   LiveModel model;
-  SampleTable table;
+  Tally tally;
   Survivors survivors;
   Exchanges exchanges;
   Pairing pairing;
@@ -59,6 +58,7 @@ void Gossip::wake() {
   peers_->clock.step_begins(now);
   if (!std::exchange(settled_, false)) return;
   started_ = true;
+  if (worker_.budget > 0) peers_->tally.goal = worker_.budget - worker_.progress.samples + counted_;
   if (std::exchange(flushed_, false)) peers_->model.start(now);
   gathered_ = false;
   for (const int rank : std::exchange(left_, {})) drop(rank);
@@ -96,8 +96,8 @@ Task<> Gossip::end_step(std::int64_t samples) {
 // A worker that has no samples left goes on averaging with the others.
 Task<> Gossip::wait_for_news() {
   const Time latest = worker_.loop().now() + kLookAround;
-  const std::int64_t known = peers_->table.sum();
-  while (peers_->table.sum() == known && !peers_->table.stop && worker_.loop().now() < latest)
+  const std::int64_t known = peers_->tally.known();
+  while (peers_->tally.known() == known && !peers_->tally.stop && worker_.loop().now() < latest)
     co_await peers_->changed.wait(latest);
 }
 
@@ -130,15 +130,16 @@ void Gossip::count_samples(std::int64_t samples) {
     worker_.all_stop = worker_.wants_to_stop;
     return;
   }
-  SampleTable& table = peers_->table;
-  table.add(worker_.rank(), samples);
-  table.stop = table.stop || worker_.wants_to_stop;
-  take_down_samples();
+  Tally& tally = peers_->tally;
+  tally.add(samples);
+  tally.stop = tally.stop || worker_.wants_to_stop;
+  peers_->assembly.count(samples == 0);
+  take_down_samples(tally.known());
 }
 
-void Gossip::take_down_samples() {
-  worker_.progress.samples += peers_->table.sum() - std::exchange(counted_, peers_->table.sum());
-  worker_.all_stop = worker_.all_stop || peers_->table.stop;
+void Gossip::take_down_samples(std::int64_t known) {
+  worker_.progress.samples += known - std::exchange(counted_, known);
+  worker_.all_stop = worker_.all_stop || peers_->tally.stop;
 }
 
 std::int64_t Gossip::lag() const { return peers_->clock.due(worker_.loop().now()) - begun_; }
@@ -157,7 +158,7 @@ Task<> Gossip::catch_up() {
 // Proposes what is due, one at a time.
 Task<> Gossip::background() {
   if (!peers_) co_return;
-  auto& [changed, clock, model, table, survivors, exchanges, pairing, assembly, error] = *peers_;
+  auto& [changed, clock, model, tally, survivors, exchanges, pairing, assembly, error] = *peers_;
   pairing.start();
   assembly.start();
   for (;;) {
@@ -231,7 +232,8 @@ void Gossip::rethrow() const {
 // here.
 Task<> Gossip::come_to_rest(bool even_late_ones) {
   settled_ = true;
-  auto& [changed, clock, model, table, survivors, exchanges, pairing, assembly, error] = *peers_;
+  auto& [changed, clock, model, tally, survivors, exchanges, pairing, assembly, error] = *peers_;
+  assembly.count(true);
   pairing.announce(false);
   const Time latest = worker_.loop().now() + worker_.patience() / 4;
   while (pairing.proposing() || exchanges.engaged() || (even_late_ones && exchanges.open())) {
@@ -253,31 +255,16 @@ Task<> Gossip::flush() {
   rethrow();
   const bool news = !flushed_;
   if (news) co_await come_to_rest(true);
-  const bool any_news = co_await peers_->assembly.come(news);
+  const Assembly::Gathering all = co_await peers_->assembly.come(news);
   gathered_ = true;
   rethrow();
-  if (!any_news) co_return;
+  peers_->tally.hear(all.samples, false);
+  take_down_samples(all.samples);
+  if (!all.news) co_return;
   co_await peers_->survivors.mean(worker_.arena().parameters(), worker_.deadline());
-  co_await agree_on_samples();
   for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
   peers_->exchanges.detach_all();
   flushed_ = true;
-}
-
-// Each worker knows best what it has counted itself; what is known of those who are gone is as the
-// lowest rank knows it.
-Task<> Gossip::agree_on_samples() {
-  SampleTable& table = peers_->table;
-  const std::vector<bool>& here = peers_->survivors.contributors();
-  const auto lowest = std::find(here.begin(), here.end(), true) - here.begin();
-  const auto memory = worker_.fabric().allocate(table.floats());
-  table.write_part(memory->span(), [&](int rank) {
-    const bool gone = !here[static_cast<std::size_t>(rank)];
-    return rank == worker_.rank() || (gone && lowest == worker_.rank());
-  });
-  co_await peers_->survivors.sum(memory->span(), worker_.deadline());
-  table.replace(memory->span());
-  take_down_samples();
 }
 
 // Each worker's own is as good as any other's: the mean is what all can go on from.
@@ -326,7 +313,7 @@ nlohmann::json Gossip::figures() const {
       {"eta", gossip_->constants.eta},
       {"alpha_tilde", gossip_->constants.alpha_tilde},
       {"dead", dead},
-      {"connected", gossip_->connected_without(lost)}};
+      {"connected", dead.empty() || gossip_->connected_without(lost)}};
 }
 
 nlohmann::json Gossip::step_figures() const {
@@ -340,8 +327,8 @@ std::string Gossip::summary() const {
   if (!peers_) return "";
   const nlohmann::json all = figures();
   std::string text =
-      fmt::format("{:.2f} averagings per gradient of this worker, {:.1f} ms each; graph {}",
-                  all["averagings_per_gradient"].get<double>(),
+      fmt::format("{:.2f} averagings per gradient of rank {}, {:.1f} ms each; graph {}",
+                  all["averagings_per_gradient"].get<double>(), worker_.rank(),
                   all["exchange_p50_ms"].get<double>(), gossip_->topology.name());
   const std::vector<int> dead = all["dead"];
   if (!dead.empty()) text += fmt::format("; lost rank {}", fmt::join(dead, ", "));

@@ -73,8 +73,7 @@ class Gossip final : public Strategy,
   Task<> wait_for_news();
   void refresh();
   void count_samples(std::int64_t samples);
-  void take_down_samples();
-  Task<> agree_on_samples();
+  void take_down_samples(std::int64_t known);
   void rethrow() const;
   Task<> catch_up();
   std::int64_t lag() const;
@@ -83,7 +82,7 @@ class Gossip final : public Strategy,
   std::shared_ptr<const GossipPlan> gossip_;
   BucketPlan plan_;
   std::unique_ptr<Peers> peers_;
-  std::int64_t counted_ = 0;  // how many of the table's samples progress has in it
+  std::int64_t counted_ = 0;  // how many of the tally's samples progress has in it
   bool started_ = false, settled_ = true;
   bool flushed_ = true;     // the arena's parameters are the model, and the same on all
   bool gathered_ = false;   // all have come to a flush, and this worker has not gone on since

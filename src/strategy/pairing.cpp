@@ -5,20 +5,28 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/packed.h"
 #include "skein/error.h"
+#include "strategy/self_running.h"
 
 namespace skein {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A message: kind, whether the sender takes part, the proposal's number, the table.
-enum Column : std::size_t { kKind, kTakesPart, kNumber, kTable = kNumber + kCountParts };
-
 // Answers come by themselves, from a loop that is not computing.
 constexpr Duration kFirstAnswer = 1s, kLeastAnswer = 20ms, kLeastPause = 1ms;
 
 }  // namespace
+
+// With every word, what its sender knows of all.
+struct Pairing::Message {
+  std::int64_t number;  // of the proposal
+  std::int64_t total;
+  Kind kind;
+  std::uint8_t takes_part, stop;
+  std::uint8_t unused[5];
+};
 
 struct Pairing::Neighbour {
   struct Proposal {
@@ -31,10 +39,10 @@ struct Pairing::Neighbour {
     std::int64_t number;
   };
 
-  Neighbour(Worker& worker, int its_rank, std::size_t floats)
+  Neighbour(Worker& worker, int its_rank)
       : rank(its_rank),
-        in(allocate_on_heap(floats)),
-        out(worker.fabric().allocate(floats)),
+        in(allocate_on_heap(kPacked<Message>)),
+        out(worker.fabric().allocate(kPacked<Message>)),
         queued(worker.loop()) {}
 
   int rank;
@@ -43,22 +51,22 @@ struct Pairing::Neighbour {
   bool refused = false;              // since somebody was last found
   std::optional<Proposal> proposal;  // of ours, without an answer
   std::unique_ptr<Memory> in, out;
-  std::deque<Letter> letters;  // to be sent
+  std::vector<Letter> letters;  // to be sent; few
   Signal queued;
   ScopedJob listener, speaker;
 };
 
-Pairing::Pairing(Worker& worker, Channel channel, std::span<const int> neighbours,
-                 SampleTable& table, Signal& changed, Host& host)
+Pairing::Pairing(Worker& worker, Channel channel, std::span<const int> neighbours, Tally& tally,
+                 Signal& changed, Host& host)
     : worker_(worker),
       channel_(channel),
-      table_(table),
+      tally_(tally),
       changed_(changed),
       host_(host),
       rng_(worker.rng(0x7061697273)),
       answers_(kFirstAnswer, kLeastAnswer, worker.patience()) {
   for (const int rank : neighbours)
-    neighbours_.push_back(std::make_unique<Neighbour>(worker, rank, kTable + table.floats()));
+    neighbours_.push_back(std::make_unique<Neighbour>(worker, rank));
 }
 
 Pairing::~Pairing() = default;
@@ -68,8 +76,13 @@ void Pairing::start() {
 }
 
 void Pairing::start(Neighbour& neighbour) {
-  neighbour.listener = ScopedJob(worker_.loop().spawn(listen(neighbour)));
-  neighbour.speaker = ScopedJob(worker_.loop().spawn(speak(neighbour)));
+  const auto run = [&](Task<> job) {
+    return ScopedJob(worker_.loop().spawn(run_by_itself(
+        std::move(job), [this, &neighbour](std::exception_ptr) { lose(neighbour); },
+        [this](std::exception_ptr error) { host_.broke(std::move(error)); })));
+  };
+  neighbour.listener = run(listen(neighbour));
+  neighbour.speaker = run(speak(neighbour));
 }
 
 Pairing::Neighbour* Pairing::find(int rank) const {
@@ -80,48 +93,29 @@ Pairing::Neighbour* Pairing::find(int rank) const {
 
 void Pairing::add(int rank) {
   if (find(rank)) return;
-  neighbours_.push_back(std::make_unique<Neighbour>(worker_, rank, kTable + table_.floats()));
+  neighbours_.push_back(std::make_unique<Neighbour>(worker_, rank));
   start(*neighbours_.back());
   say(*neighbours_.back(), Kind::news, 0);
 }
 
 // A neighbour may have nothing to say for as long as it likes: only its end ends the wait.
 Task<> Pairing::listen(Neighbour& from) {
-  try {
-    for (;;) {
-      co_await worker_.fabric().receive(channel_, from.rank, from.in->span(), kNever);
-      if (!from.lives) co_return;
-      heard(from);
-    }
-  } catch (const IoError&) {
-    lose(from);
-  } catch (const Cancelled&) {
-    throw;
-  } catch (...) {
-    host_.broke(std::current_exception());
+  for (;;) {
+    co_await worker_.fabric().receive(channel_, from.rank, from.in->span(), kNever);
+    if (!from.lives) co_return;
+    heard(from);
   }
 }
 
 // One message at a time, each with what is known when it leaves.
 Task<> Pairing::speak(Neighbour& to) {
-  try {
-    for (;;) {
-      while (to.letters.empty()) co_await to.queued.wait();
-      const auto letter = to.letters.front();
-      to.letters.pop_front();
-      const Span row = to.out->span();
-      row[kKind] = static_cast<float>(letter.kind);
-      row[kTakesPart] = takes_part_ ? 1 : 0;
-      put_count(row.at({kNumber, kCountParts}), letter.number);
-      table_.write(row.at({kTable, table_.floats()}));
-      co_await worker_.fabric().send(channel_, to.rank, row, kNever);
-    }
-  } catch (const IoError&) {
-    lose(to);
-  } catch (const Cancelled&) {
-    throw;
-  } catch (...) {
-    host_.broke(std::current_exception());
+  for (;;) {
+    while (to.letters.empty()) co_await to.queued.wait();
+    const auto letter = to.letters.front();
+    to.letters.erase(to.letters.begin());
+    pack(to.out->span(),
+         Message{letter.number, tally_.total, letter.kind, takes_part_, tally_.stop, {}});
+    co_await worker_.fabric().send(channel_, to.rank, to.out->span(), kNever);
   }
 }
 
@@ -140,15 +134,13 @@ void Pairing::announce(bool takes_part) {
 }
 
 void Pairing::heard(Neighbour& from) {
-  const Span row = from.in->span();
-  table_.merge(row.at({kTable, table_.floats()}));
-  from.takes_part = row[kTakesPart] > 0;
-  const auto kind = static_cast<Kind>(static_cast<int>(row[kKind]));
-  const std::int64_t number = get_count(row.at({kNumber, kCountParts}));
-  if (kind == Kind::propose)
-    proposed(from, number);
-  else if (kind != Kind::news)
-    answered(from, kind, number);
+  const auto message = unpack<Message>(from.in->span());
+  tally_.hear(message.total, message.stop != 0);
+  from.takes_part = message.takes_part != 0;
+  if (message.kind == Kind::propose)
+    proposed(from, message.number);
+  else if (message.kind != Kind::news)
+    answered(from, message.kind, message.number);
   changed_.notify_all();
 }
 

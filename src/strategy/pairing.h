@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <span>
@@ -15,7 +14,7 @@
 
 #include "core/rng.h"
 #include "strategy/expectation.h"
-#include "strategy/sample_table.h"
+#include "strategy/tally.h"
 #include "strategy/worker.h"
 
 namespace skein {
@@ -43,7 +42,7 @@ class Pairing {
   };
 
   // `changed` is notified of whatever may let somebody go on. All outlive this.
-  Pairing(Worker& worker, Channel channel, std::span<const int> neighbours, SampleTable& table,
+  Pairing(Worker& worker, Channel channel, std::span<const int> neighbours, Tally& tally,
           Signal& changed, Host& host);
   ~Pairing();
 
@@ -73,6 +72,7 @@ class Pairing {
  private:
   enum class Kind : std::uint8_t { propose, accept, refuse, news };
   struct Neighbour;
+  struct Message;
 
   void start(Neighbour& neighbour);
   Task<> listen(Neighbour& from);
@@ -88,7 +88,7 @@ class Pairing {
 
   Worker& worker_;
   Channel channel_;
-  SampleTable& table_;
+  Tally& tally_;
   Signal& changed_;
   Host& host_;
   Rng rng_;

@@ -3,11 +3,12 @@
 
 #include <cmath>
 
+#include "core/packed.h"
 #include "strategy/averaging_clock.h"
 #include "strategy/expectation.h"
 #include "strategy/gossip_plan.h"
 #include "strategy/live_model.h"
-#include "strategy/sample_table.h"
+#include "strategy/tally.h"
 
 namespace skein {
 namespace {
@@ -103,23 +104,29 @@ TEST(LiveModel, AnUpdateChangesBothAlike) {
   }
 }
 
-TEST(SampleTable, MergesByMaximumAndCountsExactly) {
-  const std::int64_t many = (std::int64_t{1} << 40) + 12345;
-  SampleTable a(3), b(3);
-  a.add(0, many);
-  a.add(1, 5);
-  b.add(1, 7);
-  b.add(2, 1);
-  b.stop = true;
-  std::vector<float> row(a.floats());
-  b.write({row.data(), row.size()});
-  a.merge({row.data(), row.size()});
-  EXPECT_EQ(a.sum(), many + 8);
-  EXPECT_EQ(a.of(1), 7);
-  EXPECT_TRUE(a.stop);
-  a.write({row.data(), row.size()});
-  b.merge({row.data(), row.size()});
-  EXPECT_EQ(b.sum(), a.sum());
+// Numbers that a float could not hold, and bits that would be no number.
+TEST(Packed, AStructComesBackByteForByte) {
+  struct Letter {
+    std::int64_t large, negative;
+    std::uint32_t odd, bits;
+  };
+  std::vector<float> message(kPacked<Letter>);
+  pack<Letter>({message.data(), message.size()}, {INT64_MAX - 1, -3, 16777217, 0x7fa00001});
+  const auto back = unpack<Letter>({message.data(), message.size()});
+  EXPECT_EQ(back.large, INT64_MAX - 1);
+  EXPECT_EQ(back.negative, -3);
+  EXPECT_EQ(back.odd, 16777217);
+  EXPECT_EQ(back.bits, 0x7fa00001);
+}
+
+TEST(Tally, KnowsTheLargestTotalThatItHasHeard) {
+  Tally tally;
+  tally.own = 5;
+  EXPECT_EQ(tally.known(), 5);
+  tally.hear((std::int64_t{1} << 40) + 12345, false);
+  tally.hear(7, true);
+  EXPECT_EQ(tally.known(), (std::int64_t{1} << 40) + 12345);
+  EXPECT_TRUE(tally.stop);
 }
 
 TEST(GossipPlan, KnowsWhenTheRestFallsApart) {
