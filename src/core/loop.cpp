@@ -38,8 +38,9 @@ void JobState::abandon() {
   ++loop.finished_jobs_;
   task = Task<>();
   // Also what was woken by an object that went with the coroutine.
-  for (auto& ready : loop.ready_)
-    if (ready.job == this) ready.handle = nullptr;
+  for (auto* queue : {&loop.ready_, &loop.idle_})
+    for (auto& each : *queue)
+      if (each.job == this) each.handle = nullptr;
 }
 
 void JobState::cancel() {
@@ -91,7 +92,7 @@ bool Waiter::await_resume() {
 
 bool Yield::suspend(std::coroutine_handle<> handle, JobState* job) {
   cancelled_ = job->cancelled;
-  if (!cancelled_) loop_.resume_later(handle, job);
+  if (!cancelled_) (until_idle_ ? loop_.idle_ : loop_.ready_).push_back({handle, job});
   return !cancelled_;
 }
 
@@ -136,6 +137,7 @@ Loop::~Loop() { abandon_jobs(); }
 
 void Loop::abandon_jobs() {
   ready_.clear();
+  idle_.clear();
   // The newest first: a job may refer to what lives in the frame of the job that started it.
   for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) (*job)->abandon();
   jobs_.clear();
@@ -210,7 +212,7 @@ void Loop::fire_timers() {
 
 std::size_t Loop::run_ready() {
   std::size_t resumed = 0;
-  for (fire_timers(); !ready_.empty(); fire_timers()) {
+  for (fire_timers(); !ready_.empty() || admit_idle(); fire_timers()) {
     // What is queued now runs before timers that fall due meanwhile: nobody starves.
     for (std::size_t turn = ready_.size(); turn > 0; --turn, ++resumed) resume_next();
   }
@@ -219,6 +221,7 @@ std::size_t Loop::run_ready() {
 
 std::size_t Loop::run_turn(const std::function<bool()>& enough) {
   fire_timers();
+  if (ready_.empty()) admit_idle();
   std::size_t resumed = 0;
   for (std::size_t turn = ready_.size(); turn > 0; --turn) {
     resume_next();
@@ -226,6 +229,13 @@ std::size_t Loop::run_turn(const std::function<bool()>& enough) {
     if (enough()) break;
   }
   return resumed;
+}
+
+bool Loop::admit_idle() {
+  if (idle_.empty()) return false;
+  ready_.push_back(idle_.front());
+  idle_.pop_front();
+  return true;
 }
 
 void Loop::resume_next() {

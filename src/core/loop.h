@@ -65,10 +65,10 @@ class Waiter {
   std::uint32_t timer_ = 0;  // slot in the loop's timer table, 0 for none
 };
 
-// A coroutine that lets the others go on first.
+// A coroutine that lets the others go on first: those that can now, or until none can.
 class Yield {
  public:
-  explicit Yield(Loop& loop) : loop_(loop) {}
+  Yield(Loop& loop, bool until_idle) : loop_(loop), until_idle_(until_idle) {}
   bool await_ready() const noexcept { return false; }
   template <typename Promise>
   bool await_suspend(std::coroutine_handle<Promise> handle) {
@@ -80,6 +80,7 @@ class Yield {
   bool suspend(std::coroutine_handle<> handle, JobState* job);
 
   Loop& loop_;
+  bool until_idle_;
   bool cancelled_ = false;
 };
 
@@ -192,7 +193,10 @@ class Loop {
 
   // co_await: goes on when all that can go on now has had its turn. Long work is done in pieces
   // with this between them, so that nobody waits for the whole of it.
-  detail::Yield yield() { return detail::Yield(*this); }
+  detail::Yield yield() { return {*this, false}; }
+
+  // co_await: goes on when nothing else can. For work that others are not to wait for.
+  detail::Yield idle() { return {*this, true}; }
 
   // Whether any job has yet to end.
   bool busy() const { return jobs_.size() > finished_jobs_; }
@@ -242,11 +246,13 @@ class Loop {
   bool stale(const TimerEntry& entry) const;
   void drop_stale_timers();
   void fire_timers();
+  bool admit_idle();
   void resume_next();
   Job start(Task<> task, bool background);
 
   const Clock& clock_;
   std::deque<Ready> ready_;
+  std::deque<Ready> idle_;          // go on, one after the other, whenever ready_ is empty
   std::vector<TimerEntry> timers_;  // a heap; cancelled entries stay until they surface
   std::vector<TimerSlot> timer_slots_;
   std::vector<std::uint32_t> free_timer_slots_;

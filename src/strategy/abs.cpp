@@ -75,7 +75,7 @@ Task<> Abs::end_step(std::int64_t samples) {
 
 // What was gathered goes out.
 void Abs::send_batch(bool settling) {
-  copy(sum_, gathered_);
+  std::swap(sum_, gathered_);
   fill(gathered_, 0);
   if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
@@ -84,7 +84,8 @@ void Abs::send_batch(bool settling) {
   round_.post({.samples = sent_.samples,
                .figure = static_cast<double>(decision_),
                .settling = settling ? 1 : 0,
-               .carries = carries ? 1 : 0});
+               .carries = carries ? 1 : 0},
+              {sum_});
 }
 
 Task<> Abs::end_round() {

@@ -27,8 +27,9 @@ constexpr int kSettle = 2;
 // What the next step waits for, of each bucket: its gather, and its gradients being zero.
 constexpr int kParts = 2;
 
-// Elements that are updated before whatever else can go on gets its turn.
-constexpr std::size_t kPiece = 1 << 20;
+// Elements that are updated before whatever else can go on gets its turn: a forward may wait for
+// it.
+constexpr std::size_t kPiece = 1 << 18;
 
 std::size_t parse_start(const std::string& text) {
   try {
@@ -187,14 +188,15 @@ Task<> Dear::update_and_gather(UpdateContext context) {
 }
 
 // In the order in which the next forward reads: the last bucket lies first in the arena. Each
-// gather leaves before the next shard is updated, and what only backward needs is done behind it.
+// gather leaves before the next shard is updated and is not held up by that, and what only backward
+// needs is done behind it.
 Task<> Dear::update_all(UpdateContext& context) {
   if (worker_.wants_norm() && !worker_.before_update) co_await prepare(context);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
     gathers_.emplace_back(worker_.loop().spawn(gather(bucket)));
-    co_await worker_.loop().yield();
+    co_await worker_.loop().idle();
     clear_other_shards(bucket);
   }
 }
@@ -203,7 +205,7 @@ Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
   const Range own = own_shard(bucket);
   if (restore_) masters_.restore(own, parameters());
   for (std::size_t at = own.offset; at < own.end(); at += kPiece) {
-    if (at > own.offset) co_await worker_.loop().yield();
+    if (at > own.offset) co_await worker_.loop().idle();
     co_await worker_.update({at, std::min(kPiece, own.end() - at)}, context);
   }
   if (rounds()) masters_.keep(own, parameters());

@@ -62,6 +62,19 @@ TEST_F(LoopTest, WhoYieldsLetsTheOthersGoFirst) {
   EXPECT_EQ(log, (std::vector<std::string>{"a0", "b0", "a1", "b1"}));
 }
 
+Task<> note_when_idle(Loop& loop, std::vector<std::string>& log, std::string name) {
+  co_await loop.idle();
+  log.push_back(name);
+}
+
+TEST_F(LoopTest, WhoWaitsForIdlenessGoesOnWhenNobodyElseCan) {
+  loop.spawn(note_when_idle(loop, log, "idle"));
+  loop.spawn(note_when_idle(loop, log, "idle too"));
+  loop.spawn(take_turns(loop, log, "a"));
+  run();
+  EXPECT_EQ(log, (std::vector<std::string>{"a0", "a1", "idle", "idle too"}));
+}
+
 TEST_F(LoopTest, ATurnIsOneOfEachAndEndsWhenItIsEnough) {
   loop.spawn(take_turns(loop, log, "a"));
   loop.spawn(take_turns(loop, log, "b"));
