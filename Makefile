@@ -87,11 +87,11 @@ demo: configure
 	@python3 examples/demo/demo.py $(BUILD)/skein out/demo
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure -j 2
+	@ctest --test-dir $(BUILD) --output-on-failure -j 3
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j 2 -L 'torch|multiproc|example'
+	@ctest --test-dir $(BUILD) --output-on-failure -j 3 -L 'torch|multiproc|example'
 
 bench: setup-torch
 	$(call install,$(BENCH_PACKAGES))
