@@ -103,9 +103,9 @@ void Exchanges::begin(int peer, bool own_proposal) {
   made.begun = now;
   made.expected = now + durations_.limit();
   made.snapshot = &take_snapshot();
-  model_.mix(now);
+  model_.copy_to(made.snapshot->parts.front(), now);
   const auto all = parts();
-  for (std::size_t i = 0; i < all.size(); ++i) copy(made.snapshot->parts[i], all[i].live);
+  for (std::size_t i = 1; i < all.size(); ++i) copy(made.snapshot->parts[i], all[i].live);
   const auto over = [this, &made] {
     made.over = true;
     made.snapshot->used = false;
@@ -192,8 +192,9 @@ Task<> Exchanges::wait_until_sent(Exchange& exchange) {
 }
 
 void Exchanges::apply(const Exchange& exchange, std::size_t part, Range range, Span theirs) {
-  axpy(theirs, -1, exchange.snapshot->parts[part].at(range));
-  if (part == 0) return model_.average(worker_.loop().now(), range.offset, theirs);
+  const Span mine = exchange.snapshot->parts[part].at(range);
+  if (part == 0) return model_.average(worker_.loop().now(), range.offset, theirs, mine);
+  axpy(theirs, -1, mine);
   const Part state = parts()[part];
   const Span live = state.live.at(range);
   axpy(live, 0.5F, theirs);

@@ -89,7 +89,7 @@ Task<> Gossip::end_step(std::int64_t samples) {
   if (!peers_) co_return;
   peers_->changed.notify_all();
   co_await catch_up();
-  refresh();
+  if (peers_->model.averaged()) refresh();
   peers_->clock.step_begins(worker_.loop().now());
 }
 
@@ -102,8 +102,7 @@ Task<> Gossip::wait_for_news() {
 }
 
 void Gossip::refresh() {
-  peers_->model.mix(worker_.loop().now());
-  copy(worker_.arena().parameters(), peers_->model.x());
+  peers_->model.copy_to(worker_.arena().parameters(), worker_.loop().now());
 }
 
 Task<> Gossip::update() {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/portable_math.h"
 #include "kernels/kernels.h"
+#include "kernels/threads.h"
 
 namespace skein {
 namespace {
@@ -12,7 +14,15 @@ namespace {
 // A stall must not wipe out the momentum.
 constexpr double kMostGradients = 5;
 
-constexpr std::size_t kUpdateBlock = std::size_t{1} << 14;  // stays in the cache
+// What stays in the cache from one operation to the next.
+constexpr std::size_t kCached = std::size_t{1} << 14;
+
+// Calls work(part) for the parts of `range`, in order.
+template <typename Work>
+void in_parts(Range range, std::size_t most, const Work& work) {
+  for (std::size_t offset = range.offset; offset < range.end(); offset += most)
+    work(Range{offset, std::min(most, range.end() - offset)});
+}
 
 }  // namespace
 
@@ -28,6 +38,7 @@ void LiveModel::start(Time now) {
   copy(x_, arena_.parameters());
   if (eta_ > 0) copy(momentum_, arena_.parameters());
   std::fill(mixed_.begin(), mixed_.end(), now);
+  averaged_ = false;
 }
 
 Range LiveModel::block(std::size_t index) const {
@@ -42,40 +53,69 @@ LiveModel::Factors LiveModel::factors(Time from, Time now) const {
   return {1 - rounded, rounded};
 }
 
-void LiveModel::mix_block(std::size_t index, Time now) {
-  if (eta_ == 0 || seconds_per_gradient_ <= 0) return;
-  const Factors f = factors(mixed_[index], now);
-  mixed_[index] = now;
-  if (f.take > 0) skein::mix(x_.at(block(index)), momentum_.at(block(index)), f.keep, f.take);
+// What to mix the block with.
+LiveModel::Factors LiveModel::bring_to(Time now, std::size_t block) {
+  if (!flows()) return {};
+  return factors(std::exchange(mixed_[block], now), now);
 }
 
-void LiveModel::mix(Time now) {
-  for (std::size_t i = 0; i < mixed_.size(); ++i) mix_block(i, now);
+void LiveModel::mix(Range range, const Factors& factors) {
+  if (factors.take > 0) skein::mix(x_.at(range), momentum_.at(range), factors.keep, factors.take);
 }
 
+void LiveModel::copy_to(Span into, Time now) {
+  if (!flows()) return copy(into, x_);
+  for_pieces(mixed_.size(), [&](std::size_t index) {
+    const Factors f = bring_to(now, index);
+    in_parts(block(index), kCached, [&](Range part) {
+      mix(part, f);
+      copy(into.at(part), x_.at(part));
+    });
+  });
+}
+
+// An update uses the threads itself, so with several of them a part is a block for each.
 void LiveModel::step(Time now, const std::function<void(Range)>& update) {
-  mix(now);
-  if (eta_ == 0 || x_.device == Device::absent) return update({0, size()});
-  const auto memory = allocate_on_heap(std::min(kUpdateBlock, size()));
-  for (std::size_t offset = 0; offset < size(); offset += kUpdateBlock) {
-    const Range range{offset, std::min(kUpdateBlock, size() - offset)};
-    const Span old = memory->span().at({0, range.count});
-    copy(old, x_.at(range));
-    update(range);
-    add_difference(momentum_.at(range), x_.at(range), old);
+  averaged_ = false;
+  if (eta_ == 0 || x_.device == Device::absent) {
+    update({0, size()});
+    return copy(arena_.parameters(), x_);
   }
+  const auto threads = static_cast<std::size_t>(kernel_threads());
+  const std::size_t most = threads == 1 ? kCached : threads * kBlock;
+  const auto memory = allocate_on_heap(std::min(most, size()));
+  std::vector<Factors> f;
+  for (std::size_t i = 0; i < mixed_.size(); ++i) f.push_back(bring_to(now, i));
+  in_parts({0, size()}, most, [&](Range part) {
+    const Span old = memory->span().at({0, part.count});
+    const std::size_t first = block_of(part.offset);
+    for_pieces(block_of(part.end() - 1) - first + 1, [&](std::size_t piece) {
+      const std::size_t begin = std::max(part.offset, (first + piece) * kBlock);
+      mix({begin, std::min(part.end(), (first + piece + 1) * kBlock) - begin}, f[first + piece]);
+    });
+    copy(old, x_.at(part));
+    update(part);
+    add_difference(momentum_.at(part), x_.at(part), old);
+    copy(arena_.parameters().at(part), x_.at(part));
+  });
 }
 
-void LiveModel::average(Time now, std::size_t offset, Span difference) {
-  mix_block(offset / kBlock, now);
-  const Range range{offset, difference.count};
-  axpy(x_.at(range), 0.5F, difference);
-  if (eta_ > 0) axpy(momentum_.at(range), alpha_tilde_, difference);
+void LiveModel::average(Time now, std::size_t offset, Span theirs, Span mine) {
+  averaged_ = true;
+  const Factors f = bring_to(now, block_of(offset));
+  in_parts({0, theirs.count}, kCached, [&](Range part) {
+    const Range here{offset + part.offset, part.count};
+    const Span difference = theirs.at(part);
+    axpy(difference, -1, mine.at(part));
+    mix(here, f);
+    axpy(x_.at(here), 0.5F, difference);
+    if (eta_ > 0) axpy(momentum_.at(here), alpha_tilde_, difference);
+  });
 }
 
 void LiveModel::read(Span into, Time now) const {
   copy(into, x_);
-  if (eta_ == 0 || seconds_per_gradient_ <= 0) return;
+  if (!flows()) return;
   for (std::size_t i = 0; i < mixed_.size(); ++i) {
     const Factors f = factors(mixed_[i], now);
     scale(into.at(block(i)), f.keep);

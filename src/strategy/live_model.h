@@ -29,25 +29,36 @@ class LiveModel {
   Span x() const { return x_; }
   std::size_t size() const { return x_.count; }
 
-  // Brings x and x̃ to the present.
-  void mix(Time now);
+  // Each of the following brings what it touches to the present first, and makes one pass over
+  // memory.
 
-  // A gradient: `update(range)` changes x in that range, and x̃ changes by as much.
+  // A copy of x.
+  void copy_to(Span into, Time now);
+
+  // A gradient: `update(range)` changes x in that range, and x̃ changes by as much. The arena's
+  // parameters are x then.
   void step(Time now, const std::function<void(Range)>& update);
 
-  // An averaging: x += ½ d and x̃ += α̃ d in the block at `offset`, d = theirs − mine.
-  void average(Time now, std::size_t offset, Span difference);
+  // Whether an averaging has changed x since.
+  bool averaged() const { return averaged_; }
 
-  // What mix() would leave in x.
+  // An averaging: x += ½ d and x̃ += α̃ d in the block at `offset`, d = theirs − mine. Overwrites
+  // `theirs`.
+  void average(Time now, std::size_t offset, Span theirs, Span mine);
+
+  // What copy_to() would give, with everything left as it is.
   void read(Span into, Time now) const;
 
  private:
   struct Factors {
     float keep = 1, take = 0;  // their sum is 1 exactly, so that mixing conserves x + x̃
   };
+  bool flows() const { return eta_ > 0 && seconds_per_gradient_ > 0; }
   Factors factors(Time from, Time now) const;
   Range block(std::size_t index) const;
-  void mix_block(std::size_t index, Time now);
+  std::size_t block_of(std::size_t offset) const { return offset / kBlock; }
+  Factors bring_to(Time now, std::size_t block);
+  void mix(Range range, const Factors& factors);
 
   Arena& arena_;
   double eta_;
@@ -55,6 +66,7 @@ class LiveModel {
   Span x_, momentum_;
   double seconds_per_gradient_ = 0;
   std::vector<Time> mixed_;  // until when, of each block
+  bool averaged_ = false;
 };
 
 }  // namespace skein

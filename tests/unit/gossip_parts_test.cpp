@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "core/packed.h"
+#include "kernels/kernels.h"
+#include "kernels/threads.h"
 #include "strategy/averaging_clock.h"
 #include "strategy/expectation.h"
 #include "strategy/gossip_plan.h"
@@ -65,14 +67,17 @@ TEST(LiveModel, MixesAsTheEquationsSay) {
   model.start(at(0ms));
   const auto memory = allocate_on_heap(16);
   for (float& d : memory->span()) d = 4;
-  model.average(at(1s), 0, memory->span());  // time stands still: x = 3, x̃ = 9
+  const auto zero = allocate_on_heap(16);
+  model.average(at(1s), 0, memory->span(), zero->span());  // time stands still: x = 3, x̃ = 9
   EXPECT_EQ(model.x()[0], 3);
   EXPECT_EQ(arena.plane("x~")[0], 9);
   model.set_seconds_per_gradient(2);
   const double e = std::exp(-2 * eta * 1.5);
   const auto seen = allocate_on_heap(16);
   model.read(seen->span(), at(3s));
-  model.mix(at(3s));
+  const auto copied = allocate_on_heap(16);
+  model.copy_to(copied->span(), at(3s));
+  EXPECT_EQ(copied->span()[0], model.x()[0]);
   EXPECT_NEAR(model.x()[0], 0.5 * (1 + e) * 3 + 0.5 * (1 - e) * 9, 1e-5);
   EXPECT_NEAR(arena.plane("x~")[0], 0.5 * (1 - e) * 3 + 0.5 * (1 + e) * 9, 1e-5);
   EXPECT_NEAR(seen->span()[0], model.x()[0], 1e-6);
@@ -86,7 +91,7 @@ TEST(LiveModel, AStallDoesNotWipeOutTheMomentum) {
   model.start(at(0ms));
   model.set_seconds_per_gradient(1);
   for (float& x : arena.plane("x~")) x = 2;
-  model.mix(at(1000s));
+  model.copy_to(arena.parameters(), at(1000s));
   EXPECT_NEAR(model.x()[0], 1 - std::exp(-2 * 0.01 * 5), 1e-5);
 }
 
@@ -101,7 +106,39 @@ TEST(LiveModel, AnUpdateChangesBothAlike) {
   for (const std::size_t i : {0u, 5u, 16384u, 39999u}) {
     EXPECT_EQ(model.x()[i], -static_cast<float>(i % 9));
     EXPECT_EQ(arena.plane("x~")[i], model.x()[i]);
+    EXPECT_EQ(arena.parameters()[i], model.x()[i]);
   }
+}
+
+// However the model is cut into parts.
+TEST(LiveModel, GivesTheSameBitsOnAnyNumberOfThreads) {
+  const std::size_t size = 3 * LiveModel::kBlock + 12345;
+  const float alpha = 1.7F;
+  const auto run = [&](int threads) {
+    set_kernel_threads(threads);
+    Arena arena({{"a", size}}, allocate_on_heap);
+    const Span p = arena.parameters();
+    for (std::size_t i = 0; i < p.count; ++i) p[i] = static_cast<float>(i % 1001) * 0.37F;
+    LiveModel model(arena, 0.3, static_cast<double>(alpha));
+    model.start(at(0ms));
+    model.set_seconds_per_gradient(1);
+    const auto theirs = allocate_on_heap(LiveModel::kBlock), mine = allocate_on_heap(size);
+    for (std::size_t i = 0; i < LiveModel::kBlock; ++i)
+      theirs->span()[i] = static_cast<float>(i % 77);
+    model.average(at(100ms), LiveModel::kBlock, theirs->span(),
+                  mine->span().at({0, LiveModel::kBlock}));
+    EXPECT_TRUE(model.averaged());
+    model.step(at(700ms), [&](Range range) { scale(model.x().at(range), 0.9F); });
+    EXPECT_FALSE(model.averaged());
+    std::vector<float> all(arena.plane("x~").begin(), arena.plane("x~").end());
+    all.insert(all.end(), p.begin(), p.end());
+    model.copy_to(p, at(900ms));
+    all.insert(all.end(), p.begin(), p.end());
+    return all;
+  };
+  const auto one = run(1), three = run(3);
+  set_kernel_threads(1);
+  EXPECT_EQ(one, three);
 }
 
 // Numbers that a float could not hold, and bits that would be no number.
