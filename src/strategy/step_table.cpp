@@ -84,7 +84,7 @@ void StepTable::check_decisions() {
 
 void StepTable::read_rows() {
   std::int64_t announced = 0, total = 0, first = 0;
-  int waiting = 0;
+  waiting_ = 0;
   last_expected_.clear();
   speeds_.clear();
   for (int r = 0; r < worker_.size(); ++r) {
@@ -97,9 +97,8 @@ void StepTable::read_rows() {
     if (const double time = cell(r, kSecondsPerSample); time > 0) speeds_.push_back(1 / time);
     const int flags = static_cast<int>(cell(r, kFlags));
     if ((flags & kStop) != 0) worker_.all_stop = true;
-    waiting += (flags & kWaits) != 0 ? 1 : 0;
+    waiting_ += (flags & kWaits) != 0 ? 1 : 0;
   }
-  all_wait_ = waiting == worker_.size();
   if (std::ssize(speeds_) != worker_.size()) speeds_.clear();
   heard_ = std::llround(cell(0, kTold));
   total_weight_ = static_cast<double>(announced) / static_cast<double>(unit_);

@@ -24,8 +24,9 @@ class StepTable {
   // did not decide the same on all ranks.
   Task<> finish();
 
-  // Whether in the last exchange all ranks waited, so that there is no step.
-  bool all_wait() const { return all_wait_; }
+  // Whether in the last exchange all ranks waited, so that there is no step; or any did.
+  bool all_wait() const { return waiting_ == worker_.size(); }
+  bool any_waits() const { return waiting_ > 0; }
   bool started() const { return exchange_.valid(); }
 
   // Says how many samples this rank really computed; told to the others with the next start().
@@ -80,7 +81,7 @@ class StepTable {
   ScopedJob exchange_;
   std::int64_t computed_ = 0;
   std::int64_t told_ = 0, heard_ = 0;
-  bool all_wait_ = false;
+  int waiting_ = 0;
   std::vector<std::int64_t> last_expected_;  // of all ranks, in the step before
   float unit_ = 1;                           // samples that weigh 1 in this step
   float own_weight_ = 1;

@@ -110,6 +110,10 @@ class Strategy {
   // Whether the arena should be laid out, once, in the order in which forward reads it.
   virtual bool wants_order_of_reads() const { return false; }
 
+  // Whether all workers made the last step themselves, and none while it waits in flush(): the same
+  // on all that made it.
+  virtual bool all_made_the_last_step() const { return true; }
+
   // The worker's arena and optimizer are others now: the same parameters in another order, with the
   // same values on all workers, all between the same two steps and after whole_state(). The
   // optimizer's state is restored when this has ended.

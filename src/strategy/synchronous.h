@@ -39,6 +39,7 @@ class Synchronous : public Strategy {
   // Checks that the last step was announced rightly, too.
   Task<> flush() override;
   bool wants_order_of_reads() const override { return options_.reorder && worker_.size() > 1; }
+  bool all_made_the_last_step() const override { return !table_.any_waits(); }
   void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }
 
  protected:

@@ -247,7 +247,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Time end = loop.now();
   exposed_ += end - begin - (updated_ - updated);
   trace_.span(Lane::wait, "step", begin, end);
-  if (read_order_) reorder_once();
+  if (read_order_ && strategy_->all_made_the_last_step()) reorder_once();
   watch_reads();
   begun_ = false;
   expected_ = samples;

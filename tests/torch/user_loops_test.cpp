@@ -178,6 +178,22 @@ void until_enough_samples(Job& job, const StrategySpec& strategy) {
   }
 }
 
+// Rank 1 has nothing to do in the first epoch.
+void a_worker_without_data_at_first(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 5 && job.world.rank() != 1; ++step) {
+    job.loss(step).backward();
+    run.step(kBatch);
+  }
+  run.flush();
+  for (int step = 0; step < 30; ++step) {
+    job.loss(step).backward();
+    run.step(kBatch);
+  }
+  run.flush();
+  EXPECT_EQ(run.samples(), (kWorkers * 30 + (kWorkers - 1) * 5) * kBatch);
+}
+
 // Two runs after each other in one world, the first without a flush.
 void one_run_after_the_other(Job& job, const StrategySpec& strategy) {
   {
@@ -200,6 +216,7 @@ const std::vector<std::pair<const char*, Loop>> kLoops{
     {"accumulation", accumulation},
     {"evaluation in the middle", evaluation_in_the_middle},
     {"until enough samples", until_enough_samples},
+    {"a worker without data at first", a_worker_without_data_at_first},
     {"one run after the other", one_run_after_the_other}};
 
 class UserLoops : public testing::TestWithParam<std::string> {};
