@@ -77,12 +77,15 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   EXPECT_LT(std::sqrt(difference / norm), 1e-5);
 }
 
-// Compiling all of Skein once more would tell little: how the program would be linked is enough.
-TEST(Example, AProjectWithSkeinAsAFolderNamesTheStandardLibraryBeforeLibTorch) {
+class SkeinsSource : public ::testing::TestWithParam<const char*> {};
+
+// Compiling all of Skein once more would tell little: that the program compiles, and how it and
+// Skein would be compiled and linked, is enough.
+TEST_P(SkeinsSource, IsPartOfAnotherProject) {
   if (std::string(SKEIN_GENERATOR) != "Ninja") GTEST_SKIP() << "only Ninja shows its commands";
   const Folder folder;
-  must({SKEIN_CMAKE, "-S", SKEIN_SOURCE_DIR "/tests/example/subdirectory", "-B", folder / "build",
-        "-G", SKEIN_GENERATOR, "-DSKEIN_SOURCE_DIR=" SKEIN_SOURCE_DIR,
+  must({SKEIN_CMAKE, "-S", std::string(SKEIN_SOURCE_DIR "/tests/example/") + GetParam(), "-B",
+        folder / "build", "-G", SKEIN_GENERATOR, "-DSKEIN_SOURCE_DIR=" SKEIN_SOURCE_DIR,
         "-DTorch_DIR=" SKEIN_TORCH_DIR});
   const std::string commands = must({SKEIN_NINJA, "-C", folder / "build", "-t", "commands", "app"});
   const std::size_t link = commands.rfind("-o app");
@@ -90,7 +93,17 @@ TEST(Example, AProjectWithSkeinAsAFolderNamesTheStandardLibraryBeforeLibTorch) {
   const std::string line = commands.substr(commands.rfind('\n', link) + 1);
   ASSERT_NE(line.find("libtorch"), std::string::npos) << line;
   EXPECT_LT(line.find("-l:libstdc++.so.6"), line.find("libtorch")) << line;
+  EXPECT_EQ(commands.find("-Werror"), std::string::npos) << "another compiler may warn of more";
+  EXPECT_EQ(commands.find("tests/"), std::string::npos) << "tests are for Skein's own build";
+  if (GetParam() == std::string("subdirectory")) return;  // the same from here on
+  const std::size_t object = commands.find("CMakeFiles/app.dir/");
+  ASSERT_NE(object, std::string::npos) << commands;
+  must({SKEIN_NINJA, "-C", folder / "build",
+        commands.substr(object, commands.find_first_of(" \n", object) - object)});
 }
+
+INSTANTIATE_TEST_SUITE_P(As, SkeinsSource, ::testing::Values("subdirectory", "fetched"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace skein::testing
