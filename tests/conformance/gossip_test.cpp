@@ -164,6 +164,14 @@ TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
     require(apart > 0.05, "the state is its own, but for " + std::to_string(apart));
     require(rank.optimizer->state().at("exp_avg_sq")[0] >= 0, "a negative square");
     co_await rank.strategy->flush();
+    // By themselves the ranks would have states as far apart as their gradients.
+    const auto all = allocate_on_heap(static_cast<std::size_t>(fabric.size()));
+    all->span()[static_cast<std::size_t>(fabric.rank())] = rank.optimizer->state().at("exp_avg")[0];
+    co_await fabric.all_reduce_small(9, all->span(), fabric.loop().now() + 20s);
+    const auto [least, most] = std::ranges::minmax(all->span());
+    const double alone = gradient_of(fabric.size() - 1) - gradient_of(0);
+    require(most - least < 0.85 * alone,
+            std::to_string(most - least) + " apart of " + std::to_string(alone));
   });
 }
 

@@ -104,20 +104,36 @@ TEST(Train, AccumulatedMicroBatchesEqualOneBatch) {
   EXPECT_LE(difference(folder / "many/model.safetensors", folder / "one/model.safetensors"), 1e-6);
 }
 
-TEST(Train, AnEmulatedLinkAndOtherBucketsChangeNoBit) {
+// Trains a cnn and returns the file of its model.
+std::string model_of(const Folder& folder, const std::string& name, Words more) {
+  more.insert(more.end(), {"--batch", "8", "--samples", "240", "--model", "cnn"});
+  more.insert(more.end(), {"--out", folder / name});
+  train_ok(more);
+  return folder / (name + "/model.safetensors");
+}
+
+TEST(Train, AnEmulatedLinkAndNoOverlapChangeNoBit) {
   const Folder folder;
-  const Words job{"--workers", "3", "--batch", "8", "--samples", "240", "--model", "cnn"};
   const auto with = [&](const std::string& name, Words more) {
-    more.insert(more.end(), job.begin(), job.end());
-    more.insert(more.end(), {"--out", folder / name});
-    train_ok(more);
-    return folder / (name + "/model.safetensors");
+    more.insert(more.end(), {"--workers", "3"});
+    return model_of(folder, name, more);
   };
   const std::string plain = with("plain", {});
   EXPECT_TRUE(
       same_bytes(plain, with("link", {"--emulate-link", "1gbit", "--emulate-latency", "1ms"})));
   EXPECT_TRUE(same_bytes(plain, with("late", {"--set", "strategy.overlap=false"})));
   EXPECT_TRUE(same_bytes(plain, with("again", {})));
+}
+
+// Of three numbers or more the order in which they are added depends on where buckets end.
+TEST(Train, OtherBucketsChangeNoBitOfTwoWorkers) {
+  const Folder folder;
+  const auto with = [&](const std::string& fusion) {
+    return model_of(folder, fusion, {"--workers", "2", "--set", "strategy.fusion=" + fusion});
+  };
+  const std::string plain = with("auto");
+  EXPECT_TRUE(same_bytes(plain, with("none")));
+  EXPECT_TRUE(same_bytes(plain, with("64KB")));
 }
 
 TEST(Train, AResumedRunContinuesBitIdentically) {

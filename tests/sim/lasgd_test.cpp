@@ -309,8 +309,8 @@ TEST(Lasgd, KnowsHowFarTheModelsAreApart) {
   for (std::size_t i = 8; i < report.observations.size(); ++i)
     seen = std::max(seen, report.observations[i].consensus);
   const double known = report.workers[2].strategy["consensus_distance"];
-  EXPECT_GT(known, 0.05 * seen);
-  EXPECT_LT(known, 2 * seen);
+  EXPECT_GT(known, 0.5 * seen);
+  EXPECT_LE(known, seen);
   EXPECT_EQ(known, report.workers[0].strategy["consensus_distance"].get<double>());
 }
 
