@@ -22,6 +22,11 @@ SKEIN_CLONES void scale_loop(float* y, float a, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) y[i] *= a;
 }
 
+SKEIN_CLONES void copy_scaled_loop(float* __restrict dst, float a, const float* __restrict src,
+                                   std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) dst[i] = a * src[i];
+}
+
 SKEIN_CLONES void add_loop(float* __restrict y, const float* __restrict x, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) y[i] += x[i];
 }
@@ -121,6 +126,26 @@ SKEIN_CLONES void squared_distance_loop(double* __restrict lanes, const float* _
               [=](std::size_t i) { return static_cast<double>(x[i]) - static_cast<double>(y[i]); });
 }
 
+// A difference squared is added to its lane as soon as it is known, so that one pass is enough.
+SKEIN_CLONES void move_by_mean_loop(double* __restrict lanes, float* __restrict x, float a,
+                                    const float* __restrict sum, const float* __restrict s,
+                                    std::size_t count) {
+  add_squares(lanes, count, [=](std::size_t i) {
+    const float mean = a * sum[i], old = s[i];
+    x[i] += mean - old;
+    return static_cast<double>(old) - static_cast<double>(mean);
+  });
+}
+
+SKEIN_CLONES void become_mean_loop(double* __restrict lanes, float* __restrict x, float a,
+                                   const float* __restrict sum, std::size_t count) {
+  add_squares(lanes, count, [=](std::size_t i) {
+    const float mean = a * sum[i], old = x[i];
+    x[i] = mean;
+    return static_cast<double>(old) - static_cast<double>(mean);
+  });
+}
+
 double added_up(Lanes& lanes) {
   for (std::size_t width = kLanes / 2; width > 0; width /= 2)
     for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
@@ -148,6 +173,14 @@ double added_up_by_pieces(std::size_t count, const OfPiece& of_piece) {
   return total;
 }
 
+// Past the caches: needs a stream_fence() afterwards.
+void copy_part(float* dst, const float* src, Range part, bool past_the_caches) {
+  if (past_the_caches)
+    stream_copy(dst + part.offset, src + part.offset, part.count);
+  else
+    std::memcpy(dst + part.offset, src + part.offset, part.count * sizeof(float));
+}
+
 }  // namespace
 
 void copy(Span dst, Span src) {
@@ -155,14 +188,29 @@ void copy(Span dst, Span src) {
   if (count == 0) return;
   const bool stream = count >= kStreamFloats;
   parallel(count, [=](Range part) {
-    float* const to = dst.data + part.offset;
-    const float* const from = src.data + part.offset;
-    if (stream) {
-      stream_copy(to, from, part.count);
-      stream_fence();
-    } else {
-      std::memcpy(to, from, part.count * sizeof(float));
+    copy_part(dst.data, src.data, part, stream);
+    if (stream) stream_fence();
+  });
+}
+
+// Block by block: the second copy finds its source in the cache.
+void copy_to_both(Span one, Span two, Span src) {
+  constexpr std::size_t kBlock = 2048;
+  const std::size_t count = common_count(one, two, src);
+  const bool stream = count >= kStreamFloats;
+  parallel(count, [=](Range part) {
+    for (std::size_t at = part.offset; at < part.end(); at += kBlock) {
+      const Range block{at, std::min(kBlock, part.end() - at)};
+      copy_part(one.data, src.data, block, stream);
+      copy_part(two.data, src.data, block, stream);
     }
+    if (stream) stream_fence();
+  });
+}
+
+void copy_scaled(Span dst, float a, Span src) {
+  parallel(common_count(dst, src), [=](Range part) {
+    copy_scaled_loop(dst.data + part.offset, a, src.data + part.offset, part.count);
   });
 }
 
@@ -228,6 +276,19 @@ double squared_norm(Span x) {
 double squared_distance(Span x, Span y) {
   return added_up_by_pieces(common_count(x, y), [=](Lanes& lanes, Range part) {
     squared_distance_loop(lanes.data(), x.data + part.offset, y.data + part.offset, part.count);
+  });
+}
+
+double move_by_mean(Span x, float a, Span sum, Span s) {
+  return added_up_by_pieces(common_count(x, sum, s), [=](Lanes& lanes, Range part) {
+    move_by_mean_loop(lanes.data(), x.data + part.offset, a, sum.data + part.offset,
+                      s.data + part.offset, part.count);
+  });
+}
+
+double become_mean(Span x, float a, Span sum) {
+  return added_up_by_pieces(common_count(x, sum), [=](Lanes& lanes, Range part) {
+    become_mean_loop(lanes.data(), x.data + part.offset, a, sum.data + part.offset, part.count);
   });
 }
 

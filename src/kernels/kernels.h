@@ -12,6 +12,8 @@
 namespace skein {
 
 void copy(Span dst, Span src);
+void copy_to_both(Span one, Span two, Span src);
+void copy_scaled(Span dst, float a, Span src);  // dst = a src
 void fill(Span dst, float value);
 void scale(Span y, float a);         // y = a y
 void add(Span y, Span x);            // y += x
@@ -23,6 +25,11 @@ void sum(Span dst, std::span<const float* const> sources);
 
 // x += a − s: applies what a round of averaging changed to a vector that moved on meanwhile.
 void add_difference(Span x, Span a, Span s);
+
+// What the two ends of a round of averaging need, in one pass, with the bits of several: m = a sum,
+// rounded, is the mean. Both return ‖s − m‖² as squared_distance does.
+double move_by_mean(Span x, float a, Span sum, Span s);  // x += m − s
+double become_mean(Span x, float a, Span sum);           // x = m, s being the old x
 
 // x' = c x + s y and y' = s x + c y, both from the old values.
 void mix(Span x, Span y, float c, float s);

@@ -49,6 +49,9 @@ std::vector<Case> cases() {
       {"sum of 2", 3, [=](const Vectors& v) { sum_of(v, 2); }},
       {"sum of 4", 5, [=](const Vectors& v) { sum_of(v, 4); }},
       {"add_difference", 4, [](const Vectors& v) { add_difference(v[0], v[1], v[2]); }},
+      {"copy_to_both", 3, [](const Vectors& v) { copy_to_both(v[0], v[1], v[2]); }},
+      {"move_by_mean", 4, [](const Vectors& v) { move_by_mean(v[0], 1, v[1], v[2]); }},
+      {"become_mean", 3, [](const Vectors& v) { become_mean(v[0], 1, v[1]); }},
       {"mix", 4, [](const Vectors& v) { mix(v[0], v[1], 0.75F, 0.25F); }},
       {"squared_norm", 1,
        // The result must be used, or the call is not made.

@@ -86,8 +86,10 @@ bool LocalSteps::part_done() const {
 
 void LocalSteps::post(bool settling) {
   const Span model = worker_.arena().parameters();
-  if (!options_.pauses) copy(snapshot_, model);
-  copy(mean_, model);
+  if (options_.pauses)
+    copy(mean_, model);
+  else
+    copy_to_both(snapshot_, mean_, model);
   for (const Averaged& each : averaged_) copy(each.mean, each.state);
   const bool carries = !settling || !settled_;
   round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0, carries ? 1 : 0});
@@ -114,17 +116,10 @@ Task<RoundNotes> LocalSteps::merge() {
 void LocalSteps::take_in_mean() {
   const float share = 1 / static_cast<float>(worker_.size());
   const Span model = worker_.arena().parameters();
-  scale(mean_, share);
-  own_distance_ = squared_distance(snapshot(), mean_);
-  if (steps_since_post_ == 0)
-    copy(model, mean_);
-  else
-    add_difference(model, mean_, snapshot());
+  own_distance_ = steps_since_post_ == 0 ? become_mean(model, share, mean_)
+                                         : move_by_mean(model, share, mean_, snapshot_);
   // No difference here: it could leave AdamW's mean of squares negative.
-  for (const Averaged& each : averaged_) {
-    scale(each.mean, share);
-    copy(each.state, each.mean);
-  }
+  for (const Averaged& each : averaged_) copy_scaled(each.state, share, each.mean);
 }
 
 // A round to which all workers came from here had no step in flight anywhere: it leaves all of them

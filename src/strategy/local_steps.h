@@ -91,12 +91,11 @@ class LocalSteps : public Strategy {
   Task<> update(float gradient_scale);
   Task<RoundNotes> synchronous_round(const RoundNotes& own);
   void take_in_mean();
-  Span snapshot() const { return options_.pauses ? worker_.arena().parameters() : snapshot_; }
 
   Options options_;
   BucketPlan plan_;
   Span snapshot_;  // s, where it is not the parameters themselves
-  Span mean_;      // a
+  Span mean_;      // a, times the number of workers
   std::vector<Averaged> averaged_;
   Round round_;
   std::int64_t samples_ = 0;  // of this worker, not sent yet

@@ -31,7 +31,7 @@ namespace {
 
 // Calls visit(part of the plane, part of the state vectors) for everything the optimizer owns.
 template <typename Visit>
-void for_owned(const Optimizer& optimizer, Visit visit) {
+void for_owned(Optimizer& optimizer, Visit visit) {
   std::size_t offset = 0;
   for (const Range& range : optimizer.owned()) {
     visit(range, Range{offset, range.count});
@@ -41,11 +41,11 @@ void for_owned(const Optimizer& optimizer, Visit visit) {
 
 }  // namespace
 
-OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size) {
+OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size, const Allocate& allocate) {
   OptimizerState state;
   for (const auto& [name, vector] : optimizer.state()) {
     auto& plane = state[name];
-    plane = allocate_on_heap(plane_size);
+    plane = allocate(plane_size);
     for_owned(optimizer, [&, &vector = vector](Range in_plane, Range in_vector) {
       copy(plane->span().at(in_plane), vector.at(in_vector));
     });
@@ -54,7 +54,8 @@ OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size) {
 }
 
 Task<> Strategy::whole_state(OptimizerState& state) {
-  state = own_state(worker_.optimizer(), worker_.arena().size());
+  const Allocate shared = [this](std::size_t count) { return worker_.fabric().allocate(count); };
+  state = own_state(worker_.optimizer(), worker_.arena().size(), shared);
   co_return;
 }
 

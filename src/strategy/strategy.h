@@ -24,7 +24,8 @@ inline constexpr std::int64_t kUnknown = -1;
 using OptimizerState = std::map<std::string, std::unique_ptr<Memory>>;
 
 // The optimizer's state as planes of the whole model; zero where this optimizer owns nothing.
-OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size);
+OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size,
+                         const Allocate& allocate = allocate_on_heap);
 
 // Copies from `state` what this optimizer owns of it. Requires a plane for each of its vectors.
 void restore_state(Optimizer& optimizer, const OptimizerState& state);

@@ -112,6 +112,43 @@ TEST_P(Kernels, AddDifference) {
   expect_each(x, [&](std::size_t i) { return old[i] + (a.span()[i] - s.span()[i]); });
 }
 
+TEST_P(Kernels, CopyToBothCopiesToBoth) {
+  const Vector one = make(0), two = make(1), src = make(2);
+  copy_to_both(one.span(), two.span(), src.span());
+  expect_each(one, [&](std::size_t i) { return src.span()[i]; });
+  expect_each(two, [&](std::size_t i) { return src.span()[i]; });
+  EXPECT_EQ(src.values(), make(2).values());
+}
+
+TEST_P(Kernels, CopyScaled) {
+  const Vector dst = make(0), src = make(1);
+  copy_scaled(dst.span(), 0.3F, src.span());
+  expect_each(dst, [&](std::size_t i) { return 0.3F * src.span()[i]; });
+  EXPECT_EQ(src.values(), make(1).values());
+}
+
+// One pass has the bits of three: the mean, its distance, the difference.
+TEST_P(Kernels, MoveByMeanHasTheBitsOfItsParts) {
+  const Vector x = make(0), sum = make(1), s = make(2);
+  const Vector mean = make(1), expected = make(0);
+  scale(mean.span(), 0.3F);
+  const double distance = squared_distance(s.span(), mean.span());
+  add_difference(expected.span(), mean.span(), s.span());
+  EXPECT_EQ(move_by_mean(x.span(), 0.3F, sum.span(), s.span()), distance);
+  expect_each(x, [&](std::size_t i) { return expected.span()[i]; });
+  EXPECT_EQ(sum.values(), make(1).values());
+  EXPECT_EQ(s.values(), make(2).values());
+}
+
+TEST_P(Kernels, BecomeMeanHasTheBitsOfItsParts) {
+  const Vector x = make(0), sum = make(1), mean = make(1);
+  scale(mean.span(), 0.3F);
+  const double distance = squared_distance(x.span(), mean.span());
+  EXPECT_EQ(become_mean(x.span(), 0.3F, sum.span()), distance);
+  expect_each(x, [&](std::size_t i) { return mean.span()[i]; });
+  EXPECT_EQ(sum.values(), make(1).values());
+}
+
 TEST_P(Kernels, MixUsesTheOldValuesOfBoth) {
   const Vector x = make(0), y = make(1);
   const auto old_x = x.values(), old_y = y.values();
@@ -192,6 +229,11 @@ TEST(KernelsLarge, CopyAndSumPastTheCachesEqualTheOrdinaryOnes) {
   copy(dst.span(), a.span());
   EXPECT_EQ(dst.values(), a.values());
   EXPECT_TRUE(dst.guards_intact());
+  fill(dst.span(), 0);
+  copy_to_both(dst.span(), b.span(), a.span());
+  EXPECT_EQ(dst.values(), a.values());
+  EXPECT_EQ(b.values(), a.values());
+  EXPECT_TRUE(b.guards_intact());
   const std::vector<const float*> sources{a.span().data, b.span().data};
   sum(dst.span(), sources);
   std::size_t wrong = 0;
