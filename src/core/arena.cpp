@@ -1,6 +1,9 @@
 #include "core/arena.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -13,6 +16,27 @@ constexpr std::size_t kCacheLineFloats = 16;
 std::size_t align(std::size_t count) {
   return (count + kCacheLineFloats - 1) / kCacheLineFloats * kCacheLineFloats;
 }
+
+// From this size on, blocks come straight from the system, zeroed when they are touched.
+constexpr std::size_t kLarge = std::size_t{1} << 20;
+constexpr std::size_t kPage = 4096;
+
+class LargeMemory final : public Memory {
+ public:
+  explicit LargeMemory(std::size_t count) : span_{nullptr, count} {
+    void* const data =
+        ::mmap(nullptr, span_.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    span_.data = static_cast<float*>(data);
+  }
+  LargeMemory(const LargeMemory&) = delete;
+  LargeMemory& operator=(const LargeMemory&) = delete;
+  ~LargeMemory() override { ::munmap(span_.data, span_.bytes()); }
+  Span span() const override { return span_; }
+
+ private:
+  Span span_;
+};
 
 class HeapMemory final : public Memory {
  public:
@@ -44,7 +68,18 @@ class AbsentMemory final : public Memory {
 }  // namespace
 
 std::unique_ptr<Memory> allocate_on_heap(std::size_t count) {
+  if (count >= kLarge / sizeof(float)) return std::make_unique<LargeMemory>(count);
   return std::make_unique<HeapMemory>(count);
+}
+
+// Large blocks begin on a page.
+void give_back_pages(Span block, Range range) {
+  if (block.bytes() < kLarge) return;
+  const std::size_t first = range.offset * sizeof(float) / kPage * kPage;
+  const std::size_t last = block.at(range).bytes() + range.offset * sizeof(float);
+  auto* const begin = reinterpret_cast<std::byte*>(block.data);
+  if (last / kPage * kPage > first)
+    ::madvise(begin + first, last / kPage * kPage - first, MADV_DONTNEED);
 }
 
 std::unique_ptr<Memory> allocate_absent(std::size_t count) {

@@ -12,9 +12,7 @@ class AbsentOptimizer final : public Optimizer {
   void update(Range range, Span, Span, const UpdateContext&) override {
     state_.split(range, [](Range, Range) {});
   }
-  void own(std::vector<Range> ranges) override { state_.own(std::move(ranges)); }
-  const std::vector<Range>& owned() const override { return state_.owned(); }
-  std::map<std::string, Span> state() override { return {}; }
+  OwnedState& owned_state() override { return state_; }
 
  private:
   OwnedState state_;

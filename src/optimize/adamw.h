@@ -24,9 +24,7 @@ class Adamw final : public Optimizer {
   Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups = {});
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
-  void own(std::vector<Range> ranges) override { state_.own(std::move(ranges)); }
-  const std::vector<Range>& owned() const override { return state_.owned(); }
-  std::map<std::string, Span> state() override { return state_.vectors(); }
+  OwnedState& owned_state() override { return state_; }
 
  private:
   AdamwOptions options_;

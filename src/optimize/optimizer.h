@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/span.h"
+#include "optimize/owned_state.h"
 
 namespace skein {
 
@@ -31,15 +33,18 @@ class Optimizer {
   virtual void update(Range range, Span parameters, Span gradients,
                       const UpdateContext& context) = 0;
 
+  // The state of what it owns.
+  virtual OwnedState& owned_state() = 0;
+
   // Limits state to `ranges` (sorted, disjoint) and drops the rest: a worker that updates only its
   // shard needs only the shard's state. Kept ranges keep their values; new ones start at zero.
   // Before the first call the whole plane is owned.
-  virtual void own(std::vector<Range> ranges) = 0;
-  virtual const std::vector<Range>& owned() const = 0;
+  void own(std::vector<Range> ranges) { owned_state().own(std::move(ranges)); }
+  const std::vector<Range>& owned() { return owned_state().owned(); }
 
   // State vectors by name ("momentum"; "exp_avg", "exp_avg_sq"), each laid out as the owned ranges
   // one after the other. Empty for plain SGD. For checkpoints: write through the spans to restore.
-  virtual std::map<std::string, Span> state() = 0;
+  std::map<std::string, Span> state() { return owned_state().vectors(); }
 };
 
 }  // namespace skein

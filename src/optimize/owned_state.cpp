@@ -1,47 +1,65 @@
 #include "optimize/owned_state.h"
 
+#include <utility>
+
 #include "kernels/kernels.h"
 
 namespace skein {
 
-OwnedState::OwnedState(std::size_t size, std::vector<std::string> names)
-    : size_(size), names_(std::move(names)), memory_(names_.size()) {
-  lay_out({{0, size}});
-}
-
-void OwnedState::lay_out(std::vector<Range> ranges) {
-  std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
-  owned_ = std::move(ranges);
-  offsets_.clear();
-  count_ = 0;
+OwnedRanges::OwnedRanges(std::size_t size, std::vector<Range> ranges) : ranges_(std::move(ranges)) {
+  std::erase_if(ranges_, [](const Range& range) { return range.count == 0; });
   std::size_t end = 0;
-  for (const Range& range : owned_) {
-    SKEIN_CHECK(end <= range.offset && range.offset <= size_ && range.count <= size_ - range.offset,
-                "own [{}, +{}) after {} in a plane of {}", range.offset, range.count, end, size_);
+  for (const Range& range : ranges_) {
+    SKEIN_CHECK(end <= range.offset && range.offset <= size && range.count <= size - range.offset,
+                "own [{}, +{}) after {} in a plane of {}", range.offset, range.count, end, size);
     end = range.end();
     offsets_.push_back(count_);
     count_ += range.count;
   }
 }
 
+std::size_t OwnedRanges::first_ending_after(std::size_t element) const {
+  const auto range =
+      std::partition_point(ranges_.begin(), ranges_.end(),
+                           [&](const Range& candidate) { return candidate.end() <= element; });
+  return static_cast<std::size_t>(range - ranges_.begin());
+}
+
+Range OwnedRanges::place_of(Range range) const {
+  const std::size_t i = first_ending_after(range.offset);
+  SKEIN_CHECK(
+      i < ranges_.size() && ranges_[i].offset <= range.offset && range.end() <= ranges_[i].end(),
+      "[{}, +{}) does not lie in one owned range", range.offset, range.count);
+  return {offsets_[i] + range.offset - ranges_[i].offset, range.count};
+}
+
+std::size_t OwnedRanges::before(std::size_t element) const {
+  const std::size_t i = first_ending_after(element);
+  if (i == ranges_.size()) return count_;
+  return offsets_[i] + (element > ranges_[i].offset ? element - ranges_[i].offset : 0);
+}
+
+OwnedState::OwnedState(std::size_t size, std::vector<std::string> names)
+    : size_(size), names_(std::move(names)), owned_(size, {{0, size}}), memory_(names_.size()) {}
+
 void OwnedState::own(std::vector<Range> ranges) {
-  const std::vector<Range> old_owned = owned_;
-  const std::vector<std::size_t> old_offsets = offsets_;
-  lay_out(std::move(ranges));
-  for (auto& memory : memory_) {
-    if (!memory) continue;
-    const Span from = memory->span();
-    auto next = allocate_on_heap(count_);
-    for (std::size_t i = 0, j = 0; i < old_owned.size() && j < owned_.size();) {
-      const Range& a = old_owned[i];
-      const Range& b = owned_[j];
+  std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
+  if (ranges == owned()) return;
+  const std::vector<Range> old = owned();
+  Move move(*this, std::move(ranges));
+  for (std::size_t vector = 0; vector < vector_count(); ++vector) {
+    if (!move.had(vector)) continue;
+    for (std::size_t i = 0, j = 0; i < old.size() && j < owned().size();) {
+      const Range &a = old[i], &b = owned()[j];
       const std::size_t start = std::max(a.offset, b.offset), end = std::min(a.end(), b.end());
-      if (start < end)
-        copy(next->span().at({offsets_[j] + start - b.offset, end - start}),
-             from.at({old_offsets[i] + start - a.offset, end - start}));
+      if (start < end) {
+        const Range kept{start, end - start};
+        copy(move.now(vector, kept), move.before(vector, kept));
+        move.forget(vector, end);
+      }
       a.end() < b.end() ? ++i : ++j;
     }
-    memory = std::move(next);
+    move.forget(vector, size_);
   }
 }
 
@@ -53,15 +71,34 @@ std::map<std::string, Span> OwnedState::vectors() {
 
 Span OwnedState::vector(std::size_t index) {
   auto& memory = memory_.at(index);
-  if (!memory) memory = allocate_on_heap(count_);
+  if (!memory) memory = allocate_on_heap(owned_.count());
   return memory->span();
 }
 
-std::size_t OwnedState::first_ending_after(std::size_t element) const {
-  const auto range =
-      std::partition_point(owned_.begin(), owned_.end(),
-                           [&](const Range& candidate) { return candidate.end() <= element; });
-  return static_cast<std::size_t>(range - owned_.begin());
+OwnedState::Move::Move(OwnedState& state, std::vector<Range> ranges)
+    : state_(state),
+      owned_(std::exchange(state.owned_, OwnedRanges(state.size_, std::move(ranges)))),
+      memory_(
+          std::exchange(state.memory_, std::vector<std::unique_ptr<Memory>>(state.vector_count()))),
+      forgotten_(state.vector_count()) {}
+
+Span OwnedState::Move::before(std::size_t vector, Range range) {
+  auto& memory = memory_.at(vector);
+  if (!memory) memory = allocate_on_heap(owned_.count());
+  return memory->span().at(owned_.place_of(range));
+}
+
+Span OwnedState::Move::now(std::size_t vector, Range range) {
+  return state_.vector(vector).at(state_.owned_.place_of(range));
+}
+
+void OwnedState::Move::forget(std::size_t vector, std::size_t end) {
+  if (!memory_[vector]) return;
+  std::size_t& forgotten = forgotten_[vector];
+  const std::size_t until = owned_.before(end);
+  if (until <= forgotten) return;
+  give_back_pages(memory_[vector]->span(), {forgotten, until - forgotten});
+  forgotten = until;
 }
 
 }  // namespace skein

@@ -22,9 +22,7 @@ class Sgd final : public Optimizer {
   Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups = {});
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
-  void own(std::vector<Range> ranges) override { state_.own(std::move(ranges)); }
-  const std::vector<Range>& owned() const override { return state_.owned(); }
-  std::map<std::string, Span> state() override { return state_.vectors(); }
+  OwnedState& owned_state() override { return state_; }
 
  private:
   SgdOptions options_;

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "plan/exact.h"
 #include "skein/error.h"
+#include "strategy/move_state.h"
 #include "strategy/shards.h"
 
 namespace skein {
@@ -139,11 +140,11 @@ void Dear::skip_known_plans() {
 
 // The optimizer's state moves to whom it belongs under the new plan, unchanged.
 Task<> Dear::change_plan(std::size_t bucket_bytes) {
-  OptimizerState state;
-  co_await whole_state(state);
+  co_await exact_parameters();
+  const BucketPlan before = plan(), after(worker_.arena(), Fusion::of(bucket_bytes));
+  co_await move_state(worker_, before, after, worker_.channel(kMoves));
   bucket_bytes_ = bucket_bytes;
   arena_changed();
-  restore_state(worker_.optimizer(), state);
   after_flush();
 }
 

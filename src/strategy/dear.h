@@ -42,7 +42,7 @@ class Dear final : public Synchronous {
   Task<> whole_state(OptimizerState& state) override;
 
  private:
-  enum : Channel { kParameters = kFirstFree, kNorm, kState };
+  enum : Channel { kParameters = kFirstFree, kNorm, kState, kMoves };
 
   Range own_shard(int bucket) const;
   Span parameters() const { return worker_.arena().parameters(); }

@@ -29,14 +29,11 @@ class TorchOptimizer final : public Optimizer {
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
 
-  void own(std::vector<Range> ranges) override { state_->own(std::move(ranges)); }
-  const std::vector<Range>& owned() const override { return state_->owned(); }
+  // Torch's names, except that SGD's momentum_buffer is "momentum", as in Skein's own.
+  OwnedState& owned_state() override { return *state_; }
 
   // What was made, with its options except the learning rate: "SGD with momentum 0.9, …".
   std::string description() const;
-
-  // Torch's names, except that SGD's momentum_buffer is "momentum", as in Skein's own.
-  std::map<std::string, Span> state() override { return state_->vectors(); }
 
  private:
   // One vector of state as the torch optimizer holds it.

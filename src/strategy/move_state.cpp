@@ -1,0 +1,105 @@
+#include "strategy/move_state.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+#include "strategy/shards.h"
+
+namespace skein {
+namespace {
+
+constexpr std::size_t kMessage = std::size_t{1} << 20;  // elements
+
+struct Owned {
+  Range range;
+  int owner;
+};
+
+// The plane in order, without empty shards.
+std::vector<Owned> owners(const BucketPlan& plan, int size) {
+  std::vector<Owned> all;
+  for (int bucket = plan.count() - 1; bucket >= 0; --bucket)  // the last lies first
+    for (int rank = 0; rank < size; ++rank)
+      if (const Range part = shard_of(plan, bucket, size, rank); part.count > 0)
+        all.push_back({part, rank});
+  return all;
+}
+
+// One vector of the state. Sending and receiving go their own ways through the plane, both in its
+// order: whatever comes first of what is not done yet has a worker that sends it and one that waits
+// for it, so all of it gets done.
+class VectorMove {
+ public:
+  VectorMove(Worker& worker, Channel channel, const std::vector<Transfer>& all,
+             OwnedState::Move& move, std::size_t vector)
+      : worker_(worker), channel_(channel), all_(all), move_(move), vector_(vector) {}
+
+  Task<> send() {
+    const auto memory = worker_.fabric().allocate(kMessage);
+    for (const Transfer& each : all_) {
+      if (each.from == worker_.rank() && each.to != worker_.rank()) {
+        const Span message = memory->span().at({0, each.range.count});
+        copy(message, move_.before(vector_, each.range));
+        co_await worker_.fabric().send(channel_, each.to, message, worker_.limit());
+      }
+      sent_ = each.range.end();
+      forget();
+    }
+  }
+
+  Task<> receive() {
+    for (const Transfer& each : all_) {
+      if (each.to == worker_.rank()) {
+        const Span into = move_.now(vector_, each.range);
+        if (each.from == worker_.rank())
+          copy(into, move_.before(vector_, each.range));
+        else
+          co_await worker_.fabric().receive(channel_, each.from, into, worker_.limit());
+      }
+      received_ = each.range.end();
+      forget();
+    }
+  }
+
+ private:
+  void forget() { move_.forget(vector_, std::min(sent_, received_)); }
+
+  Worker& worker_;
+  Channel channel_;
+  const std::vector<Transfer>& all_;
+  OwnedState::Move& move_;
+  std::size_t vector_;
+  std::size_t sent_ = 0, received_ = 0;  // how far in the plane
+};
+
+}  // namespace
+
+std::vector<Transfer> transfers(const BucketPlan& before, const BucketPlan& after, int size,
+                                std::size_t longest) {
+  const auto old = owners(before, size), now = owners(after, size);
+  std::vector<Transfer> all;
+  for (std::size_t at = 0, i = 0, j = 0; i < old.size() && j < now.size();) {
+    const std::size_t end = std::min({old[i].range.end(), now[j].range.end(), at + longest});
+    all.push_back({{at, end - at}, old[i].owner, now[j].owner});
+    at = end;
+    if (at == old[i].range.end()) ++i;
+    if (at == now[j].range.end()) ++j;
+  }
+  return all;
+}
+
+Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& after,
+                  Channel channel) {
+  OwnedState& state = worker.optimizer().owned_state();
+  const auto all = transfers(before, after, worker.size(), kMessage);
+  OwnedState::Move move(state, shards_of(after, worker.size(), worker.rank()));
+  for (std::size_t vector = 0; vector < state.vector_count(); ++vector) {
+    VectorMove one(worker, channel, all, move, vector);
+    std::vector<Task<>> both;
+    both.push_back(one.send());
+    both.push_back(one.receive());
+    co_await all_of(worker.loop(), std::move(both));
+  }
+}
+
+}  // namespace skein

@@ -1,0 +1,137 @@
+// State that moves to whom it belongs under another plan, on real ranks.
+#include "strategy/move_state.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "conformance/harness.h"
+#include "optimize/adamw.h"
+#include "skein/error.h"
+#include "strategy/shards.h"
+
+namespace skein::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Another value for each element of each vector.
+float value_of(std::size_t vector, std::size_t element) {
+  return static_cast<float>(element % 1000003) + (vector == 0 ? 0.0F : 0.5F);
+}
+
+// A worker that owns its shards of a plan.
+struct Owner {
+  Owner(Fabric& fabric, const std::vector<Arena::Parameter>& parameters)
+      : arena(parameters, allocate_absent),
+        optimizer(arena.size(), AdamwOptions{}),
+        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0) {}
+
+  BucketPlan plan(std::size_t bucket_bytes) const {
+    return BucketPlan(arena, Fusion::of(bucket_bytes));
+  }
+
+  void own(const BucketPlan& plan) {
+    optimizer.own(shards_of(plan, worker.size(), worker.rank()));
+    OwnedState& state = optimizer.owned_state();
+    for (std::size_t vector = 0; vector < 2; ++vector)
+      for (const Range& range : optimizer.owned())
+        state.split(range, [&](Range piece, Range at) {
+          for (std::size_t i = 0; i < piece.count; ++i)
+            state.vector(vector)[at.offset + i] = value_of(vector, piece.offset + i);
+        });
+  }
+
+  void check(const BucketPlan& plan) {
+    std::vector<Range> expected = shards_of(plan, worker.size(), worker.rank());
+    std::erase_if(expected, [](const Range& range) { return range.count == 0; });
+    if (optimizer.owned() != expected) throw Error("owns something else");
+    OwnedState& state = optimizer.owned_state();
+    for (std::size_t vector = 0; vector < 2; ++vector)
+      for (const Range& range : optimizer.owned())
+        state.split(range, [&](Range piece, Range at) {
+          for (std::size_t i = 0; i < piece.count; ++i)
+            if (state.vector(vector)[at.offset + i] != value_of(vector, piece.offset + i))
+              throw Error("another state at " + std::to_string(piece.offset + i));
+        });
+  }
+
+  NoTrace trace;
+  Arena arena;
+  Adamw optimizer;
+  Worker worker;
+};
+
+class MoveState : public testing::TestWithParam<std::tuple<World, int>> {};
+
+TEST_P(MoveState, KeepsEveryBitOnTheWayThroughSeveralPlans) {
+  const auto& [world, size] = GetParam();
+  expect_ok(world, size, [](Fabric& fabric) -> Task<> {
+    // One that is shorter than a cache line, one that nobody shares fairly, one of several
+    // messages.
+    const std::vector<Arena::Parameter> parameters{
+        {"tiny", 3}, {"odd", 70001}, {"large", 2500000}, {"last", 17}};
+    Owner owner(fabric, parameters);
+    BucketPlan plan = owner.plan(1 << 10);
+    owner.own(plan);
+    const std::array<std::size_t, 3> sizes{1 << 30, 1 << 19, 16};
+    for (const std::size_t bytes : sizes) {
+      const BucketPlan next = owner.plan(bytes);
+      co_await move_state(owner.worker, plan, next, owner.worker.channel(0));
+      owner.check(next);
+      plan = next;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, MoveState,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3)),
+                         name_of);
+
+// Bytes of the process's memory now, and at most since the last call.
+struct Usage {
+  long now, peak;
+};
+Usage take_usage() {
+  std::ifstream status("/proc/self/status");
+  Usage memory{};
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) memory.peak = std::stol(line.substr(6)) * 1024;
+    if (line.starts_with("VmRSS:")) memory.now = std::stol(line.substr(6)) * 1024;
+  }
+  std::ofstream("/proc/self/clear_refs") << "5";
+  return memory;
+}
+
+// A worker that held the whole of both vectors would need 128 MiB more.
+TEST(MoveStateMemory, NobodyHoldsTheWholeStateOfAnother) {
+  for (const World& world : worlds()) {
+    if (world.name != "local") continue;
+    expect_ok(world, 2, [](Fabric& fabric) -> Task<> {
+      constexpr long kMiB = 1 << 20;
+      const std::vector<Arena::Parameter> parameters(16, {"large", 1 << 20});  // a plane of 64 MiB
+      Owner owner(fabric, parameters);
+      const BucketPlan fine = owner.plan(4 * kMiB), whole = owner.plan(64 * kMiB);
+      owner.own(fine);
+      co_await fabric.barrier(owner.worker.channel(1), owner.worker.deadline());
+      const std::array<std::pair<const BucketPlan*, const BucketPlan*>, 2> ways{
+          {{&fine, &whole}, {&whole, &fine}}};
+      for (const auto& [from, to] : ways) {
+        const long before = take_usage().now;
+        co_await move_state(owner.worker, *from, *to, owner.worker.channel(0));
+        const long extra = take_usage().peak - before;
+        // Half of the own part of a vector comes before any of the own part has gone, or after;
+        // besides that there are two messages.
+        if (extra > 28 * kMiB) throw Error(std::to_string(extra / kMiB) + " MiB more than before");
+        owner.check(*to);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace skein::conformance
