@@ -8,6 +8,8 @@
 #include <cstring>
 #include <new>
 
+#include "core/host_memory.h"
+
 namespace skein {
 namespace {
 
@@ -21,9 +23,13 @@ std::size_t align(std::size_t count) {
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 constexpr std::size_t kPage = 4096;
 
+// From this size on it is asked first whether the host has so much.
+constexpr std::size_t kWorthAsking = std::size_t{64} << 20;
+
 class LargeMemory final : public Memory {
  public:
   explicit LargeMemory(std::size_t count) : span_{nullptr, count} {
+    if (span_.bytes() >= kWorthAsking) require_memory(span_.bytes(), "a vector of this worker");
     void* const data =
         ::mmap(nullptr, span_.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();

@@ -121,7 +121,8 @@ class Fabric {
   Channel allot_channels();
 
   // Zeroed memory that peers reach without a staging copy. Operations on other memory work too. Any
-  // thread.
+  // thread. Throws ConfigError, with what is needed and what there is, where the host has not so
+  // much.
   virtual std::unique_ptr<Memory> allocate(std::size_t count) { return allocate_on_heap(count); }
 
   virtual Chunking chunking() const { return {}; }

@@ -89,6 +89,44 @@ TEST(Segment, FailsWithAClearErrorWhereAddressesAreLimited) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(Segment, FailsWithAClearErrorWhereFilesAreLimited) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit small{rlim_t{1} << 30, rlim_t{1} << 30};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    int result = 1;
+    try {
+      OwnSegment own(kRanks);
+      own.allocate(10 << 20);
+      result = 2;
+      own.allocate(std::size_t{1} << 30);
+    } catch (const ConfigError& error) {
+      if (result == 2)
+        result = std::string(error.what()).find("ulimit -f") != std::string::npos ? 0 : 3;
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Segment, KnowsWhatWasTakenAndNotTouched) {
+  constexpr std::size_t kFloats = std::size_t{8} << 20;  // 32 MiB
+  OwnSegment own(kRanks);
+  PeerSegment peer(same_file(own), 1, kRanks);
+  EXPECT_EQ(peer.promised(), 0u);
+  const Span memory = own.allocate(kFloats);
+  EXPECT_NEAR(static_cast<double>(peer.promised()), 32 << 20, 1 << 20);
+  fill(memory.at({0, kFloats / 2}), 1);
+  EXPECT_NEAR(static_cast<double>(peer.promised()), 16 << 20, 1 << 20);
+  fill(memory, 1);
+  EXPECT_EQ(peer.promised(), 0u);
+  own.release(memory);
+  EXPECT_EQ(peer.promised(), 0u);
+}
+
 TEST(Segment, CannotShrinkUnderAPeer) {
   OwnSegment own(kRanks);
   EXPECT_NE(::ftruncate(own.fd(), 4096), 0);

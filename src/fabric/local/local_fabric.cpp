@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/host_memory.h"
+#include "core/units.h"
 #include "fabric/local/peer_state.h"
 #include "fabric/local/rendezvous.h"
 #include "kernels/kernels.h"
@@ -30,6 +32,9 @@ class SegmentMemory final : public Memory {
   std::shared_ptr<shm::OwnSegment> segment_;
   Span span_;
 };
+
+// Bytes from which on it is asked whether the host has so much.
+constexpr std::size_t kWorthAsking = std::size_t{16} << 20;
 
 void check_size(const LocalOptions& options) {
   if (options.size > kMostWorkersOfAHost)
@@ -103,7 +108,26 @@ void LocalFabric::progressed() {
 }
 
 std::unique_ptr<Memory> LocalFabric::allocate(std::size_t count) {
-  return std::make_unique<SegmentMemory>(own_, count);
+  auto memory = std::make_unique<SegmentMemory>(own_, count);
+  if (memory->span().bytes() >= kWorthAsking) require_room(memory->span().bytes());
+  return memory;
+}
+
+// Every worker counts what it takes before it asks, so of two that do not fit together one at least
+// sees both.
+void LocalFabric::require_room(std::size_t bytes) const {
+  std::uint64_t promised = 0;
+  for (int r = 0; r < size(); ++r) {
+    if (header(r).presence.load(std::memory_order_acquire) != Presence::here) continue;
+    promised +=
+        r == rank() ? own_->promised() : peers_[static_cast<std::size_t>(r)]->segment->promised();
+  }
+  const std::string vector =
+      fmt::format("a vector of {} of rank {}", print_bytes(static_cast<double>(bytes)), rank());
+  require_memory(promised, promised <= bytes ? vector
+                                             : vector +
+                                                   ", with what the workers of this host have "
+                                                   "taken and not filled yet,");
 }
 
 shm::Header& LocalFabric::header(int rank) const {

@@ -66,6 +66,10 @@ class LocalFabric final : public Fabric {
   LocalFabric(Loop& loop, const LocalOptions& options, std::shared_ptr<shm::OwnSegment> own);
   void meet();
 
+  // Throws ConfigError when the host has not the memory that its workers have been given and not
+  // touched yet, the last so many bytes included.
+  void require_room(std::size_t bytes) const;
+
   shm::Header& header(int rank) const;
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
   void ring_all();

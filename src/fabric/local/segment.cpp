@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/units.h"
 #include "skein/error.h"
 
 namespace skein::shm {
@@ -62,8 +64,16 @@ OwnSegment::~OwnSegment() {
   for (const auto& [address, part] : parts_) ::munmap(const_cast<std::byte*>(address), part.bytes);
 }
 
+// A file that grows beyond what is allowed would end the process by a signal.
 std::uint64_t OwnSegment::grow(std::size_t bytes) {
   const std::uint64_t begin = end_;
+  rlimit file{};
+  if (::getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY &&
+      end_ + bytes > file.rlim_cur)
+    throw ConfigError(
+        fmt::format("shared memory: a worker needs {}, and ulimit -f allows files of {}",
+                    print_bytes(static_cast<double>(end_ + bytes)),
+                    print_bytes(static_cast<double>(file.rlim_cur))));
   if (::ftruncate(fd(), static_cast<off_t>(end_ + bytes)) != 0) fail("ftruncate");
   end_ += bytes;
   return begin;
@@ -88,7 +98,10 @@ Span OwnSegment::allocate(std::size_t count) {
   const Span memory{reinterpret_cast<float*>(spare.back()), count};
   spare.pop_back();
   // Large blocks are holes of the file since they were released, and read as zeros.
-  if (size <= kPage) std::memset(memory.data, 0, memory.bytes());
+  if (size <= kPage)
+    std::memset(memory.data, 0, memory.bytes());
+  else
+    header().allocated.fetch_add(memory.bytes(), std::memory_order_relaxed);
   return memory;
 }
 
@@ -96,6 +109,7 @@ void OwnSegment::release(Span memory) {
   const std::size_t size = block_size(memory.count);
   const std::lock_guard lock(mutex_);
   const auto found = find(memory.data);
+  if (size > kPage) header().allocated.fetch_sub(memory.bytes(), std::memory_order_relaxed);
   if (size > kPage && ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                   static_cast<off_t>(found->second.offset),
                                   static_cast<off_t>(found->second.bytes)) != 0)

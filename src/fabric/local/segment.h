@@ -18,7 +18,8 @@ class OwnSegment final : public SharedFile {
   explicit OwnSegment(int ranks);
   ~OwnSegment();
 
-  // Zeroed memory, 64-byte aligned. Throws Error when the host has no more.
+  // Zeroed memory, 64-byte aligned, which the host gives as it is touched. Throws ConfigError where
+  // addresses or sizes of files are limited.
   Span allocate(std::size_t count);
   void release(Span memory);
 

@@ -2,13 +2,35 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
+#include "core/units.h"
 #include "skein/error.h"
 
 namespace skein::shm {
+namespace {
+
+[[noreturn]] void fail_to_map(std::size_t bytes, int error) {
+  rlimit addresses{};
+  ::getrlimit(RLIMIT_AS, &addresses);
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  if (addresses.rlim_cur == RLIM_INFINITY)
+    throw Error(fmt::format("shared memory: no addresses for {}: {}",
+                            print_bytes(static_cast<double>(bytes)), std::strerror(error)));
+  throw ConfigError(fmt::format(
+      "shared memory: no addresses for {}: ulimit -v allows {}, of which {} are taken",
+      print_bytes(static_cast<double>(bytes)), print_bytes(static_cast<double>(addresses.rlim_cur)),
+      print_bytes(static_cast<double>(pages * kPage))));
+}
+
+}  // namespace
 
 SharedFile::SharedFile(FileDescriptor fd, int ranks)
     : fd_(std::move(fd)),
@@ -31,11 +53,17 @@ std::byte* SharedFile::map(std::uint64_t offset, std::size_t bytes, void* at) co
   void* base =
       ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0),
              fd_.get(), static_cast<off_t>(offset));
-  if (base == MAP_FAILED)
-    throw Error(fmt::format("shared memory: no addresses for {} bytes: {} (ulimit -v?)", bytes,
-                            std::strerror(errno)));
+  if (base == MAP_FAILED) fail_to_map(bytes, errno);
   ::madvise(base, bytes, MADV_DONTDUMP);
   return static_cast<std::byte*>(base);
+}
+
+std::uint64_t SharedFile::promised() const {
+  struct stat status {};
+  if (::fstat(fd(), &status) != 0) return 0;
+  const std::uint64_t allocated = header().allocated.load(std::memory_order_relaxed);
+  const std::uint64_t touched = static_cast<std::uint64_t>(status.st_blocks) * 512;
+  return allocated - std::min(allocated, touched);
 }
 
 Mailbox& SharedFile::mailbox(int to, Channel channel) {

@@ -67,6 +67,7 @@ struct Header {
   std::atomic<std::uint32_t> sleepers;  // not 0: a thread may sleep on it
   std::atomic<Presence> presence;
   std::atomic<std::int64_t> progress_ns;  // the last sign of progress, on the host's clock
+  std::atomic<std::uint64_t> allocated;   // bytes of large blocks that are in use, touched or not
   char failure[500];                      // written before presence becomes failed
   Expulsions expulsions;                  // rank 0's are the run's
   Desk desks[kMostChannels];
@@ -91,13 +92,17 @@ class SharedFile {
   Header& header() const { return *header_; }
   Mailbox& mailbox(int to, Channel channel);
 
+  // Bytes that its owner has allocated and nobody has touched: they will be asked of the host yet.
+  std::uint64_t promised() const;
+
  protected:
   SharedFile(FileDescriptor fd, int ranks);
 
   // Bytes before the first that can be allocated, with mailboxes for so many ranks.
   static std::size_t reserved(int ranks);
 
-  // Maps [offset, offset + bytes), which begins and ends on pages. Throws Error.
+  // Maps [offset, offset + bytes), which begins and ends on pages. Throws ConfigError where
+  // addresses are limited (ulimit -v).
   std::byte* map(std::uint64_t offset, std::size_t bytes, void* at = nullptr) const;
 
  private:
