@@ -65,6 +65,9 @@ class OwnedState {
     owned_.split(range, visit);
   }
 
+  // Where `range`, all in one owned range, lies in each vector.
+  Range place_of(Range range) const { return owned_.place_of(range); }
+
   // The `index`-th vector in the order of the names.
   Span vector(std::size_t index);
   std::size_t vector_count() const { return names_.size(); }

@@ -302,4 +302,9 @@ Task<> Dear::whole_state(OptimizerState& state) {
                                            plane->span().at(plan().range(bucket)), worker_.limit());
 }
 
+Task<> Dear::stream_state(int to, const TakeState& take) {
+  co_await exact_parameters();
+  co_await bring_state(worker_, plan(), to, worker_.channel(kMoves), take);
+}
+
 }  // namespace skein

@@ -40,6 +40,7 @@ class Dear final : public Synchronous {
   nlohmann::json figures() const override;
   std::string summary() const override;
   Task<> whole_state(OptimizerState& state) override;
+  Task<> stream_state(int to, const TakeState& take) override;
 
  private:
   enum : Channel { kParameters = kFirstFree, kNorm, kState, kMoves };

@@ -2,12 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "kernels/kernels.h"
 
 namespace skein {
+namespace {
+
+constexpr std::size_t kStatePiece = std::size_t{1} << 20;  // elements
+
+std::vector<Range> pieces_of(std::size_t count) {
+  std::vector<Range> pieces;
+  for (std::size_t at = 0; at < count; at += kStatePiece)
+    pieces.push_back({at, std::min(kStatePiece, count - at)});
+  return pieces;
+}
+
+}  // namespace
 
 LocalSteps::LocalSteps(Worker& worker, const Options& options)
     : Strategy(worker),
@@ -139,13 +152,35 @@ Task<> LocalSteps::flush() {
   }
 }
 
+Task<> LocalSteps::average(Span values) {
+  co_await worker_.fabric().all_reduce(worker_.channel(kModels), values, worker_.limit());
+  scale(values, 1 / static_cast<float>(worker_.size()));
+}
+
+// In the pieces in which it is streamed: the order of a sum depends on where it is cut.
 Task<> LocalSteps::whole_state(OptimizerState& state) {
   co_await Strategy::whole_state(state);
   if (worker_.size() == 1) co_return;
-  for (auto& [name, plane] : state) {
-    co_await worker_.fabric().all_reduce(worker_.channel(kModels), plane->span(), worker_.limit());
-    scale(plane->span(), 1 / static_cast<float>(worker_.size()));
+  const auto pieces = pieces_of(worker_.arena().size());
+  for (auto& [name, plane] : state)
+    for (const Range piece : pieces) co_await average(plane->span().at(piece));
+}
+
+Task<> LocalSteps::stream_state(int to, const TakeState& take) {
+  if (worker_.size() == 1) {
+    co_await Strategy::stream_state(to, take);
+    co_return;
   }
+  const auto memory = worker_.fabric().allocate(kStatePiece);
+  const auto pieces = pieces_of(worker_.arena().size());
+  const auto state = worker_.optimizer().state();
+  for (const auto& [name, vector] : state)
+    for (const Range piece : pieces) {
+      const Span mean = memory->span().at({0, piece.count});
+      copy(mean, vector.at(piece));
+      co_await average(mean);
+      if (worker_.rank() == to) take(name, piece, mean);
+    }
 }
 
 nlohmann::json LocalSteps::figures() const {

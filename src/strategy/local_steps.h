@@ -34,6 +34,7 @@ class LocalSteps : public Strategy {
 
   // The mean over the workers.
   Task<> whole_state(OptimizerState& state) override;
+  Task<> stream_state(int to, const TakeState& take) override;
 
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
@@ -88,6 +89,7 @@ class LocalSteps : public Strategy {
 
   static std::vector<Averaged> averaged_state(Worker& worker, bool wanted);
   std::vector<Span> planes() const;
+  Task<> average(Span values);
   Task<> update(float gradient_scale);
   Task<RoundNotes> synchronous_round(const RoundNotes& own);
   void take_in_mean();

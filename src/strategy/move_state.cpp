@@ -27,12 +27,18 @@ std::vector<Owned> owners(const BucketPlan& plan, int size) {
 
 // One vector of the state. Sending and receiving go their own ways through the plane, both in its
 // order: whatever comes first of what is not done yet has a worker that sends it and one that waits
-// for it, so all of it gets done.
+// for it, so all of it gets done. What comes in does not run ahead of what goes out by more than a
+// message: only what has gone out makes room.
 class VectorMove {
  public:
   VectorMove(Worker& worker, Channel channel, const std::vector<Transfer>& all,
              OwnedState::Move& move, std::size_t vector)
-      : worker_(worker), channel_(channel), all_(all), move_(move), vector_(vector) {}
+      : worker_(worker),
+        channel_(channel),
+        all_(all),
+        move_(move),
+        vector_(vector),
+        gone_(worker.loop()) {}
 
   Task<> send() {
     const auto memory = worker_.fabric().allocate(kMessage);
@@ -44,12 +50,14 @@ class VectorMove {
       }
       sent_ = each.range.end();
       forget();
+      gone_.notify_all();
     }
   }
 
   Task<> receive() {
     for (const Transfer& each : all_) {
       if (each.to == worker_.rank()) {
+        while (each.range.offset > sent_ + kMessage) co_await gone_.wait();
         const Span into = move_.now(vector_, each.range);
         if (each.from == worker_.rank())
           copy(into, move_.before(vector_, each.range));
@@ -70,6 +78,7 @@ class VectorMove {
   OwnedState::Move& move_;
   std::size_t vector_;
   std::size_t sent_ = 0, received_ = 0;  // how far in the plane
+  Signal gone_;
 };
 
 }  // namespace
@@ -100,6 +109,28 @@ Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& af
     both.push_back(one.receive());
     co_await all_of(worker.loop(), std::move(both));
   }
+}
+
+Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel channel,
+                   const TakeState& take) {
+  const int rank = worker.rank();
+  const auto all = transfers(plan, plan, worker.size(), kMessage);
+  const auto memory = worker.fabric().allocate(kMessage);
+  const OwnedState& owned = worker.optimizer().owned_state();
+  const auto state = worker.optimizer().state();
+  for (const auto& [name, vector] : state)
+    for (const Transfer& each : all) {
+      const Span message = memory->span().at({0, each.range.count});
+      if (each.from == rank && rank == to) {
+        take(name, each.range, vector.at(owned.place_of(each.range)));
+      } else if (each.from == rank) {
+        copy(message, vector.at(owned.place_of(each.range)));
+        co_await worker.fabric().send(channel, to, message, worker.limit());
+      } else if (rank == to) {
+        co_await worker.fabric().receive(channel, each.from, message, worker.limit());
+        take(name, each.range, message);
+      }
+    }
 }
 
 }  // namespace skein

@@ -1,10 +1,10 @@
-// Brings an optimizer's state to whom it belongs under another plan.
+// Brings an optimizer's state, of which each worker has its shards, to others.
 #pragma once
 
 #include <vector>
 
 #include "plan/bucket_plan.h"
-#include "strategy/worker.h"
+#include "strategy/strategy.h"
 
 namespace skein {
 
@@ -26,5 +26,9 @@ std::vector<Transfer> transfers(const BucketPlan& before, const BucketPlan& afte
 // `channel`. All workers call it, between steps.
 Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& after,
                   Channel channel);
+
+// Shows the state of all shards of `plan` to `take` on rank `to`, as Strategy::stream_state says.
+Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel channel,
+                   const TakeState& take);
 
 }  // namespace skein

@@ -59,6 +59,20 @@ Task<> Strategy::whole_state(OptimizerState& state) {
   co_return;
 }
 
+// Equal replicas have all of it each, unless they say otherwise.
+Task<> Strategy::stream_state(int to, const TakeState& take) {
+  if (equal_replicas()) {
+    if (worker_.rank() == to)
+      for (const auto& [name, vector] : worker_.optimizer().state())
+        take(name, {0, vector.count}, vector);
+    co_return;
+  }
+  OptimizerState state;
+  co_await whole_state(state);
+  if (worker_.rank() == to)
+    for (const auto& [name, plane] : state) take(name, {0, plane->span().count}, plane->span());
+}
+
 void restore_state(Optimizer& optimizer, const OptimizerState& state) {
   for (const auto& [name, vector] : optimizer.state())
     for_owned(optimizer, [&, &name = name, &vector = vector](Range in_plane, Range in_vector) {

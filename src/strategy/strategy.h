@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -22,6 +23,9 @@ inline constexpr std::int64_t kUnknown = -1;
 
 // Planes of the whole model, by the names of Optimizer::state().
 using OptimizerState = std::map<std::string, std::unique_ptr<Memory>>;
+
+// Is shown a part of such a plane: the elements `range` of the vector `name`.
+using TakeState = std::function<void(const std::string& name, Range range, Span values)>;
 
 // The optimizer's state as planes of the whole model; zero where this optimizer owns nothing.
 OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size,
@@ -104,6 +108,11 @@ class Strategy {
   // which part of it; the mean where each has one of its own. All workers call it, between steps
   // and with nothing on its way.
   virtual Task<> whole_state(OptimizerState& state);
+
+  // Shows the same to `take` on rank `to`, plane after plane, each from its first element to its
+  // last; the other ranks' `take` is not called. Where state is sharded nobody holds more than its
+  // own part and a message. Called like whole_state().
+  virtual Task<> stream_state(int to, const TakeState& take);
 
   // What a strategy does besides, from the start of a run to its end.
   virtual Task<> background();

@@ -335,6 +335,11 @@ OptimizerState Distributed::Impl::optimizer_state() {
   return state;
 }
 
+void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
+  wait(strategy_->stream_state(to, take));
+  flushed_ = true;
+}
+
 // Those of double precision travel as such; all others have room in a float.
 std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   const torch::NoGradGuard no_grad;

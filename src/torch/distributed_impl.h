@@ -71,6 +71,9 @@ class Distributed::Impl {
   // The optimizer's state as planes of the whole model, on every worker. All call it.
   OptimizerState optimizer_state();
 
+  // See Strategy. All workers call it.
+  void stream_optimizer_state(int to, const TakeState& take);
+
   // Throws Error, naming the parameter, unless all workers' parameters are bit-equal. All call it
   // after the same update.
   void verify_replicas();

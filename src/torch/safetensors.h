@@ -4,11 +4,14 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/checksum.h"
+#include "core/span.h"
 #include "torch/named_tensor.h"
 
 namespace skein {
@@ -28,9 +31,38 @@ FileSum write_safetensors(const std::filesystem::path& path,
                           const std::vector<NamedTensor>& tensors,
                           const std::map<std::string, std::string>& metadata = {});
 
+// The same for float32 tensors whose data come while they are written: `write_data` calls
+// `write(values)` for all elements of all tensors in their order, in any pieces.
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> sizes;
+};
+using WriteValues = std::function<void(Span values)>;
+FileSum stream_safetensors(const std::filesystem::path& path,
+                           const std::vector<TensorShape>& tensors,
+                           const std::function<void(const WriteValues& write)>& write_data);
+
 // Reads the whole file into memory of its own. ConfigError, with the file, the place and what was
 // expected there, for a file that is missing, truncated or malformed in any way.
 SafeTensors read_safetensors(const std::filesystem::path& path);
+
+// A file of which parts are read when they are asked for. Opens and checks it as read_safetensors.
+class SafeTensorsFile {
+ public:
+  explicit SafeTensorsFile(const std::filesystem::path& path);
+  SafeTensorsFile(SafeTensorsFile&&) noexcept;
+  ~SafeTensorsFile();
+
+  // Whether it has a float32 tensor of that name and shape.
+  bool has(const std::string& name, c10::IntArrayRef sizes) const;
+
+  // Reads its elements from `first` on. Requires has() and that there are so many.
+  void read(const std::string& name, std::size_t first, Span into) const;
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
 
 // The state of a module as it is saved: parameters, then buffers; each tensor once, under its first
 // name. The tensors alias the module's.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/check.h"
 #include "core/file_descriptor.h"
 #include "skein/error.h"
 #include "torch/safetensors.h"
@@ -168,29 +169,71 @@ void check_coverage(const Input& input, std::uint64_t data_start, std::vector<En
                                        input.size() - data_start, expected));
 }
 
+// What a file's header says.
+struct Contents {
+  std::map<std::string, std::string> metadata;
+  std::vector<Entry> entries;  // in the order of their data
+  std::uint64_t data_start = 0;
+};
+
+Contents read_contents(const Input& input) {
+  Contents contents;
+  const json header = read_header(input, contents.data_start);
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadata)
+      contents.metadata = parse_metadata(input, value);
+    else
+      contents.entries.push_back(parse_entry(input, name, value));
+  }
+  check_coverage(input, contents.data_start, contents.entries);
+  return contents;
+}
+
 }  // namespace
 
 SafeTensors read_safetensors(const std::filesystem::path& path) {
   const Input input(path);
-  std::uint64_t data_start = 0;
-  const json header = read_header(input, data_start);
-
+  Contents contents = read_contents(input);
   SafeTensors file;
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name == kMetadata)
-      file.metadata = parse_metadata(input, value);
-    else
-      entries.push_back(parse_entry(input, name, value));
-  }
-  check_coverage(input, data_start, entries);
-
-  for (const Entry& entry : entries) {
+  file.metadata = std::move(contents.metadata);
+  for (const Entry& entry : contents.entries) {
     torch::Tensor tensor = torch::empty(entry.shape, torch::TensorOptions().dtype(entry.type));
-    input.read(data_start + entry.begin, tensor.data_ptr(), entry.end - entry.begin);
+    input.read(contents.data_start + entry.begin, tensor.data_ptr(), entry.end - entry.begin);
     file.tensors.push_back({entry.name, std::move(tensor)});
   }
   return file;
+}
+
+struct SafeTensorsFile::Inside {
+  explicit Inside(const std::filesystem::path& path) : input(path), contents(read_contents(input)) {
+    for (const Entry& entry : contents.entries) by_name[entry.name] = &entry;
+  }
+  const Entry* find(const std::string& name) const {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+  }
+
+  Input input;
+  Contents contents;
+  std::map<std::string, const Entry*> by_name;
+};
+
+SafeTensorsFile::SafeTensorsFile(const std::filesystem::path& path)
+    : inside_(std::make_unique<Inside>(path)) {}
+SafeTensorsFile::SafeTensorsFile(SafeTensorsFile&&) noexcept = default;
+SafeTensorsFile::~SafeTensorsFile() = default;
+
+bool SafeTensorsFile::has(const std::string& name, c10::IntArrayRef sizes) const {
+  const Entry* entry = inside_->find(name);
+  return entry != nullptr && entry->type == torch::kFloat32 && sizes == entry->shape;
+}
+
+void SafeTensorsFile::read(const std::string& name, std::size_t first, Span into) const {
+  const Entry* entry = inside_->find(name);
+  SKEIN_CHECK(entry != nullptr && (first + into.count) * sizeof(float) <= entry->end - entry->begin,
+              "elements [{}, +{}) of '{}' are not there", first, into.count, name);
+  inside_->input.read(inside_->contents.data_start + entry->begin + first * sizeof(float),
+                      into.data, into.bytes());
 }
 
 const torch::Tensor* SafeTensors::find(const std::string& name) const {

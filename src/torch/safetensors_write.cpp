@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/atomic_file.h"
+#include "core/check.h"
 #include "skein/error.h"
 #include "torch/safetensors.h"
 #include "torch/safetensors_format.h"
@@ -67,6 +68,16 @@ std::string header_text(const std::filesystem::path& path,
 
 }  // namespace
 
+namespace {
+
+void write_header(AtomicFile& file, const std::string& text) {
+  const std::uint64_t length = text.size();
+  file.write(&length, sizeof length);
+  file.write(text.data(), text.size());
+}
+
+}  // namespace
+
 FileSum write_safetensors(const std::filesystem::path& path,
                           const std::vector<NamedTensor>& tensors,
                           const std::map<std::string, std::string>& metadata) {
@@ -80,13 +91,36 @@ FileSum write_safetensors(const std::filesystem::path& path,
 
   const std::string text = header_text(path, order, metadata);
   AtomicFile file(path);
-  const std::uint64_t length = text.size();
-  file.write(&length, sizeof length);
-  file.write(text.data(), text.size());
+  write_header(file, text);
   for (const NamedTensor* named : order) {
     const torch::Tensor bytes = named->tensor.detach().to(torch::kCPU).contiguous();
     file.write(bytes.data_ptr(), bytes.nbytes());
   }
+  file.commit();
+  return file.sum();
+}
+
+// A header needs tensors that have a shape, but no data.
+FileSum stream_safetensors(const std::filesystem::path& path,
+                           const std::vector<TensorShape>& tensors,
+                           const std::function<void(const WriteValues& write)>& write_data) {
+  std::vector<NamedTensor> shapes;
+  std::size_t expected = 0, written = 0;
+  for (const TensorShape& each : tensors) {
+    shapes.push_back({each.name, torch::empty(each.sizes, torch::device(torch::kMeta))});
+    expected += static_cast<std::size_t>(shapes.back().tensor.numel());
+  }
+  check_names(path, shapes);
+  std::vector<const NamedTensor*> order;
+  for (const NamedTensor& named : shapes) order.push_back(&named);
+  const std::string text = header_text(path, order, {});
+  AtomicFile file(path);
+  write_header(file, text);
+  write_data([&](Span values) {
+    file.write(values.data, values.bytes());
+    written += values.count;
+  });
+  SKEIN_CHECK(written == expected, "{} values for {} of '{}'", written, expected, path.string());
   file.commit();
   return file.sum();
 }

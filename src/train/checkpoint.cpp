@@ -24,24 +24,91 @@ constexpr const char* kBlocks = "data_blocks";
 constexpr const char* kSteps = "steps";
 constexpr const char* kOwnOptimizer = "optimizer/";
 
-// The optimizer's state as planes of the whole model, cut by parameter and with its shape, so that
-// it fits any layout of the arena and any number of workers.
-std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run, const OptimizerState& state,
-                                           const std::string& prefix = "") {
+// The state of an optimizer that owns the whole model, cut by parameter and with its shape, so that
+// it fits any layout of the arena. The tensors alias it.
+std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
   std::vector<NamedTensor> tensors;
-  for (const auto& [name, plane] : state) {
-    const Span whole = plane->span();
+  for (const auto& [name, vector] : run.optimizer().state()) {
+    SKEIN_CHECK(vector.count == run.binding().arena().size(), "{} of {} elements of '{}'",
+                vector.count, run.binding().arena().size(), name);
     const torch::Tensor flat =
-        torch::from_blob(whole.data, {static_cast<std::int64_t>(whole.count)});
+        torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
-      tensors.push_back({prefix + name + "/" + run.binding().names_of_slot(slot).front(),
+      tensors.push_back({kOwnOptimizer + name + "/" + run.binding().names_of_slot(slot).front(),
                          flat.narrow(0, static_cast<std::int64_t>(range.offset),
                                      static_cast<std::int64_t>(range.count))
                              .view(run.binding().parameter(slot).sizes())});
     }
   }
   return tensors;
+}
+
+// Calls visit(name of the tensor in the file, slot) for every parameter of every state vector.
+template <typename Visit>
+void for_state_tensors(Distributed::Impl& run, Visit visit) {
+  for (const auto& [name, vector] : run.optimizer().state())
+    for (int slot = 0; slot < run.binding().slots(); ++slot)
+      visit(name + "/" + run.binding().names_of_slot(slot).front(), slot);
+}
+
+Range range_of(Distributed::Impl& run, int slot) {
+  return run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
+}
+
+// Writes those values of a part of a plane that are no gaps.
+void write_parameters(const std::vector<Slot>& slots, Range range, Span values,
+                      const WriteValues& write) {
+  auto slot = std::partition_point(slots.begin(), slots.end(), [&](const Slot& each) {
+    return each.range.end() <= range.offset;
+  });
+  for (; slot != slots.end() && slot->range.offset < range.end(); ++slot) {
+    const std::size_t begin = std::max(slot->range.offset, range.offset);
+    const std::size_t end = std::min(slot->range.end(), range.end());
+    if (begin < end) write(values.at({begin - range.offset, end - begin}));
+  }
+}
+
+// The same of all workers together, which nobody has as a whole. All call it, the leader writes.
+FileSum save_optimizer(const fs::path& path, Distributed::Impl& run) {
+  const int leader = run.world().impl().leader();
+  if (run.world().rank() != leader) {
+    run.stream_optimizer_state(leader, {});
+    return {};
+  }
+  std::vector<TensorShape> tensors;
+  for_state_tensors(run, [&](const std::string& name, int slot) {
+    tensors.push_back({name, run.binding().parameter(slot).sizes().vec()});
+  });
+  return stream_safetensors(path, tensors, [&](const WriteValues& write) {
+    const auto& slots = run.binding().arena().slots();
+    run.stream_optimizer_state(leader, [&](const std::string&, Range range, Span values) {
+      write_parameters(slots, range, values, write);
+    });
+  });
+}
+
+// Each worker reads what it owns. All look whether everything is there, so that all hear of it.
+void load_optimizer(const fs::path& path, Distributed::Impl& run) {
+  const SafeTensorsFile file(path);
+  for_state_tensors(run, [&](const std::string& name, int slot) {
+    if (!file.has(name, run.binding().parameter(slot).sizes()))
+      throw ConfigError(
+          fmt::format("{}: no '{}' of the right shape and type: this is another job's checkpoint",
+                      path.string(), name));
+  });
+  const OwnedState& owned = run.optimizer().owned_state();
+  for (const auto& [name, vector] : run.optimizer().state())
+    for (int slot = 0; slot < run.binding().slots(); ++slot) {
+      const Range whole = range_of(run, slot);
+      const std::string tensor = name + "/" + run.binding().names_of_slot(slot).front();
+      for (const Range& own : owned.owned()) {
+        const std::size_t begin = std::max(whole.offset, own.offset);
+        const std::size_t end = std::min(whole.end(), own.end());
+        if (begin < end)
+          file.read(tensor, begin - whole.offset, vector.at(owned.place_of({begin, end - begin})));
+      }
+    }
 }
 
 // The parameters' names as they lie in the arena. Sums are rounded in the order in which it is cut,
@@ -107,12 +174,9 @@ fs::path rank_path(const fs::path& folder, int rank) {
 FileSum save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
   auto tensors = own_tensors(run, state.position);
   tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
-  OptimizerState optimizer;
   if (!run.strategy().equal_replicas()) {
     tensors.push_back({kSteps, whole_numbers({state.progress.steps})});
-    optimizer = own_state(run.optimizer(), run.binding().arena().size());
-    for (const NamedTensor& each : optimizer_tensors(run, optimizer, kOwnOptimizer))
-      tensors.push_back(each);
+    for (const NamedTensor& each : optimizer_tensors(run)) tensors.push_back(each);
   }
   return write_safetensors(path, tensors);
 }
@@ -141,9 +205,7 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
     throw ConfigError(
         fmt::format("{}: {} = {}: expected at least 0", path.string(), kSteps, steps.front()));
   state.progress.steps = steps.front();
-  const OptimizerState optimizer = own_state(run.optimizer(), run.binding().arena().size());
-  copy_all(path, file, optimizer_tensors(run, optimizer, kOwnOptimizer));
-  restore_state(run.optimizer(), optimizer);
+  copy_all(path, file, optimizer_tensors(run));
 }
 
 // With another number of workers nobody can go on with the old ones' own state: the averages do,
@@ -225,7 +287,6 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   world.impl().board().set_phase(Phase::saving);
   run.flush();
   const auto tensors = run.tensors_to_save();
-  const OptimizerState optimizer = run.optimizer_state();
   const bool leads = world.rank() == world.impl().leader();
   const fs::path folder = out / "checkpoints";
   const std::string name = std::to_string(state.progress.samples);
@@ -236,16 +297,16 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   }
   world.barrier();
   const FileSum own = save_own(rank_path(unfinished, world.rank()), run, state);
-  FileSum model, optimizer_sum, progress;
+  FileSum model, progress;
+  const FileSum optimizer = save_optimizer(unfinished / kOptimizer, run);
   if (leads) {
     model = write_safetensors(unfinished / kModel, tensors);
-    optimizer_sum = write_safetensors(unfinished / kOptimizer, optimizer_tensors(run, optimizer));
     progress = write_whole(unfinished / kState, print_state(file_state(run, state)));
   }
   auto files = own_files(world, own);  // all have written theirs
   if (leads) {
     files[kModel] = model;
-    files[kOptimizer] = optimizer_sum;
+    files[kOptimizer] = optimizer;
     files[kState] = progress;
     write_checksums(unfinished, files);
     publish_folder(unfinished, folder / name);
@@ -289,10 +350,7 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
   check_identity(checkpoint / kState, saved.identity, identity);
   if (run.strategy().wants_order_of_reads()) lay_out(run, saved.order);
   load_into_module(run.module(), read_safetensors(checkpoint / kModel));
-  const OptimizerState optimizer = run.optimizer_state();
-  copy_all(checkpoint / kOptimizer, read_safetensors(checkpoint / kOptimizer),
-           optimizer_tensors(run, optimizer));
-  restore_state(run.optimizer(), optimizer);
+  load_optimizer(checkpoint / kOptimizer, run);
   // One that was lost before the checkpoint was made has left nothing of its own either.
   if (saved.workers == run.world().size() && fs::exists(rank_path(checkpoint, run.world().rank())))
     load_own(rank_path(checkpoint, run.world().rank()), run, state);

@@ -113,6 +113,14 @@ TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
       co_await runner.strategy->whole_state(state);
       const bool mean = co_await as_rank_0(fabric, state.at("momentum")->span());
       if (!mean) throw Error("workers save different means");
+      const Span expected = state.at("momentum")->span();
+      std::size_t shown = 0;
+      const TakeState take = [&](const std::string&, Range range, Span values) {
+        for (std::size_t i = 0; i < range.count; ++i)
+          shown += values[i] == expected[range.offset + i];
+      };
+      co_await runner.strategy->stream_state(0, take);
+      if (shown != (fabric.rank() == 0 ? expected.count : 0)) throw Error("streams another mean");
     }
   });
 }

@@ -124,9 +124,9 @@ TEST(MoveStateMemory, NobodyHoldsTheWholeStateOfAnother) {
         const long before = take_usage().now;
         co_await move_state(owner.worker, *from, *to, owner.worker.channel(0));
         const long extra = take_usage().peak - before;
-        // Half of the own part of a vector comes before any of the own part has gone, or after;
-        // besides that there are two messages.
-        if (extra > 28 * kMiB) throw Error(std::to_string(extra / kMiB) + " MiB more than before");
+        // Half of its part of a vector, 16 MiB, comes to one of them before anything of its own can
+        // go. Besides that there are a few messages of 4 MiB.
+        if (extra > 36 * kMiB) throw Error(std::to_string(extra / kMiB) + " MiB more than before");
         owner.check(*to);
       }
     });

@@ -439,6 +439,34 @@ TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
   });
 }
 
+// What a checkpoint's writer is shown, one after the other, is the whole state; nobody else is
+// shown anything.
+TEST_P(Strategies, TheOptimizersStateIsStreamedInOrderToOneWorker) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    const std::vector<Arena::Parameter> parameters{{"a", 1000}, {"b", 7}, {"large", 1500000}};
+    Rank rank(fabric, name, {{"fusion", "64KB"}}, 0, parameters);
+    for (int step = 1; step <= 2; ++step) co_await rank.step(8, 8, step);
+    OptimizerState whole;
+    co_await rank.strategy->whole_state(whole);
+    const Span expected = whole.at("momentum")->span();
+    const int to = fabric.size() - 1;
+    std::size_t end = 0, wrong = 0;
+    const TakeState take = [&](const std::string& vector, Range range, Span values) {
+      if (vector != "momentum" || range.offset != end || values.count != range.count) ++wrong;
+      for (std::size_t i = 0; i < values.count; ++i)
+        wrong += values[i] != expected[range.offset + i];
+      end = range.end();
+    };
+    co_await rank.strategy->stream_state(to, take);
+    if (wrong > 0) throw Error(std::to_string(wrong) + " values are others");
+    if (end != (fabric.rank() == to ? expected.count : 0)) throw Error("not the whole of it");
+    // Training goes on.
+    co_await rank.step(8, 8, 3);
+    co_await rank.strategy->flush();
+    co_await compare_with_rank_0(fabric, rank.arena.parameters());
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Strategies,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 4),
                                           testing::Values("allreduce", "dear")),

@@ -83,6 +83,49 @@ TEST_F(Safetensors, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
+// In whatever pieces the values come, the file is that of the tensors.
+TEST_F(Safetensors, AStreamedFileHasTheBytesOfTheWholeOne) {
+  const torch::Tensor a = torch::randn({5, 3}), b = torch::randn({0, 4}), c = torch::randn({});
+  const FileSum whole = write_safetensors(path, {{"a", a}, {"b", b}, {"c", c}});
+  const std::string expected = bytes();
+  fs::remove(path);
+  const auto part = [](const torch::Tensor& tensor, std::size_t first, std::size_t count) {
+    return Span{tensor.data_ptr<float>() + first, count};
+  };
+  const FileSum streamed = stream_safetensors(path, {{"a", {5, 3}}, {"b", {0, 4}}, {"c", {}}},
+                                              [&](const WriteValues& write) {
+                                                write(part(a, 0, 4));
+                                                write(part(a, 4, 0));
+                                                write(part(a, 4, 11));
+                                                write(part(c, 0, 1));
+                                              });
+  EXPECT_EQ(bytes(), expected);
+  EXPECT_EQ(streamed.crc32c, whole.crc32c);
+  EXPECT_EQ(streamed.bytes, whole.bytes);
+  EXPECT_THROW(stream_safetensors(path, {{"a", {1}}},
+                                  [](const WriteValues&) { throw Error("the sender is gone"); }),
+               Error);
+  EXPECT_EQ(bytes(), expected) << "a stream that broke off leaves what was there";
+  EXPECT_EQ(files_in_folder(), 1u);
+}
+
+TEST_F(Safetensors, PartsOfAFileAreReadByThemselves) {
+  const torch::Tensor a = torch::randn({5, 3}), b = torch::arange(4);
+  write_safetensors(path, {{"a", a}, {"b", b}});
+  const SafeTensorsFile file(path);
+  EXPECT_TRUE(file.has("a", {5, 3}));
+  EXPECT_FALSE(file.has("a", {3, 5}));
+  EXPECT_FALSE(file.has("b", {4})) << "of another type";
+  EXPECT_FALSE(file.has("c", {}));
+  std::vector<float> values(7, -1);
+  file.read("a", 4, {values.data() + 1, 5});
+  EXPECT_EQ(values.front(), -1);
+  EXPECT_EQ(values.back(), -1);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(values[i + 1], a.data_ptr<float>()[i + 4]);
+  put(bytes().substr(0, bytes().size() - 1));
+  EXPECT_THROW(SafeTensorsFile{path}, ConfigError);
+}
+
 TEST_F(Safetensors, WritesTheOfficialFormat) {
   write_safetensors(
       path, {{"b", torch::tensor({1, 2, 3}, torch::kUInt8)}, {"a", torch::full({1, 2}, 1.F)}},
