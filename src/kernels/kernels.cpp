@@ -160,12 +160,12 @@ double added_up_by_pieces(std::size_t count, const OfPiece& of_piece) {
   constexpr std::size_t kRow = 256;
   std::array<double, kRow> row;
   double total = 0;
-  for (std::size_t first = 0; first < count; first += kRow * kPiece) {
-    const std::size_t pieces = std::min(kRow, (count - first + kPiece - 1) / kPiece);
+  for (std::size_t first = 0; first < count; first += kRow * kThreadPiece) {
+    const std::size_t pieces = std::min(kRow, (count - first + kThreadPiece - 1) / kThreadPiece);
     for_pieces(pieces, [&](std::size_t piece) {
-      const std::size_t begin = first + piece * kPiece;
+      const std::size_t begin = first + piece * kThreadPiece;
       Lanes lanes;
-      of_piece(lanes, Range{begin, std::min(kPiece, count - begin)});
+      of_piece(lanes, Range{begin, std::min(kThreadPiece, count - begin)});
       row[piece] = added_up(lanes);
     });
     for (std::size_t piece = 0; piece < pieces; ++piece) total += row[piece];

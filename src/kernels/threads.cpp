@@ -15,8 +15,13 @@
 namespace skein {
 namespace {
 
+void run_alone(std::size_t count, const detail::Pieces& pieces) {
+  for (std::size_t piece = 0; piece < count; ++piece) pieces.work_on(piece);
+}
+
 // Threads that sleep until there is a pass to help with. They take pieces as they come, so one that
-// is not scheduled, or does not exist any more (after a fork), delays nobody.
+// is not scheduled delays nobody. After a fork they are the parent's, and so is the lock, which one
+// of them may have held.
 class Helpers {
  public:
   pid_t process() const { return process_; }
@@ -35,8 +40,7 @@ class Helpers {
     std::unique_lock lock(mutex_);
     if (pieces_ != nullptr) {
       lock.unlock();
-      for (std::size_t piece = 0; piece < count; ++piece) pieces.work_on(piece);
-      return;
+      return run_alone(count, pieces);
     }
     pieces_ = &pieces;
     next_ = 0;
@@ -116,7 +120,11 @@ int share_of_cores(int workers) {
 
 void detail::run_on_threads(std::size_t count, const Pieces& pieces) {
   Setting& now = setting();
-  now.helpers.load()->run(count, pieces, now.threads.load() - 1);
+  Helpers& helpers = *now.helpers.load();
+  if (helpers.process() == ::getpid())
+    helpers.run(count, pieces, now.threads.load() - 1);
+  else
+    run_alone(count, pieces);
 }
 
 }  // namespace skein

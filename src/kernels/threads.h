@@ -13,7 +13,7 @@ namespace skein {
 // Elements of a piece: 1 MiB of floats. Large enough that handing it out costs nothing beside it,
 // small enough that nobody waits long for a thread that was stopped in the middle of one. A
 // multiple of a cache line.
-inline constexpr std::size_t kPiece = std::size_t{1} << 18;
+inline constexpr std::size_t kThreadPiece = std::size_t{1} << 18;
 
 // The most threads that a pass may use, the caller's included; 1 before the first call. Called by
 // whoever knows how many workers share the host, after a fork in the process that is to use them.
@@ -57,14 +57,14 @@ void for_pieces(std::size_t count, const Work& work) {
   detail::run_on_threads(count, Call(work));
 }
 
-// Calls work(Range) for ranges of kPiece elements, the last one shorter, that together are
+// Calls work(Range) for ranges of kThreadPiece elements, the last one shorter, that together are
 // [0, count), likewise; on one thread, for the whole at once.
 template <typename Work>
 void parallel(std::size_t count, const Work& work) {
-  if (count <= kPiece || kernel_threads() == 1) return work(Range{0, count});
-  for_pieces((count + kPiece - 1) / kPiece, [&](std::size_t piece) {
-    const std::size_t begin = piece * kPiece;
-    work(Range{begin, count - begin < kPiece ? count - begin : kPiece});
+  if (count <= kThreadPiece || kernel_threads() == 1) return work(Range{0, count});
+  for_pieces((count + kThreadPiece - 1) / kThreadPiece, [&](std::size_t piece) {
+    const std::size_t begin = piece * kThreadPiece;
+    work(Range{begin, count - begin < kThreadPiece ? count - begin : kThreadPiece});
   });
 }
 

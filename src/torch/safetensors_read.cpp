@@ -17,10 +17,7 @@
 #include "torch/safetensors_format.h"
 
 namespace skein {
-namespace {
-
-using namespace safetensors;
-using nlohmann::json;
+namespace safetensors {
 
 // An open file that knows its size; reads what it was told is there, or says why not.
 class Input {
@@ -67,6 +64,20 @@ struct Entry {
   std::vector<std::int64_t> shape;
   std::uint64_t begin, end;
 };
+
+// What a file's header says.
+struct Contents {
+  std::map<std::string, std::string> metadata;
+  std::vector<Entry> entries;  // in the order of their data
+  std::uint64_t data_start = 0;
+};
+
+}  // namespace safetensors
+
+namespace {
+
+using namespace safetensors;
+using nlohmann::json;
 
 json read_header(const Input& input, std::uint64_t& data_start) {
   if (input.size() < kLengthBytes)
@@ -168,13 +179,6 @@ void check_coverage(const Input& input, std::uint64_t data_start, std::vector<En
     input.fail(data_start, fmt::format("the file holds {} bytes of data; expected {}",
                                        input.size() - data_start, expected));
 }
-
-// What a file's header says.
-struct Contents {
-  std::map<std::string, std::string> metadata;
-  std::vector<Entry> entries;  // in the order of their data
-  std::uint64_t data_start = 0;
-};
 
 Contents read_contents(const Input& input) {
   Contents contents;

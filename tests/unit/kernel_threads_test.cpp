@@ -31,7 +31,7 @@ class Threads {
 using Vectors = std::vector<std::unique_ptr<Memory>>;
 
 // Neither a whole number of pieces nor of cache lines.
-constexpr std::size_t kCount = 2 * kPiece + 37;
+constexpr std::size_t kCount = 2 * kThreadPiece + 37;
 
 Vectors make_vectors() {
   Vectors vectors;
@@ -128,7 +128,8 @@ TEST(KernelThreads, EveryKernelGivesTheSameBitsOnHoweverManyThreads) {
 
 TEST(KernelThreads, APassCoversEveryElementOnceInWholeCacheLines) {
   const Threads threads(3);
-  for (const std::size_t count : {std::size_t{0}, std::size_t{5}, kPiece, kPiece + 1, kCount}) {
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{5}, kThreadPiece, kThreadPiece + 1, kCount}) {
     std::mutex mutex;
     std::map<std::size_t, std::size_t> parts;
     parallel(count, [&](Range part) {
@@ -197,8 +198,8 @@ TEST(KernelThreads, NormsOfLongVectorsAreAddedPieceByPiece) {
   const Vectors vectors = make_vectors();
   const Span x = vectors[0]->span();
   double expected = 0;
-  for (std::size_t at = 0; at < x.count; at += kPiece)
-    expected += squared_norm(x.at({at, std::min(kPiece, x.count - at)}));
+  for (std::size_t at = 0; at < x.count; at += kThreadPiece)
+    expected += squared_norm(x.at({at, std::min(kThreadPiece, x.count - at)}));
   EXPECT_EQ(squared_norm(x), expected);
 }
 
