@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "core/atomic_file.h"
 #include "skein/error.h"
@@ -23,6 +27,30 @@ std::filesystem::path part_of(const std::filesystem::path& path, int rank) {
 double microseconds(Time time) {
   return static_cast<double>(time.time_since_epoch().count()) * 1e-3;
 }
+
+// A file of lines, written a megabyte at a time.
+class Lines {
+ public:
+  explicit Lines(const std::filesystem::path& path) : file_(path) {}
+  void add_event(const Json& event) { add(event.dump()); }
+  void add(const std::string& line) {
+    text_ += line;
+    text_ += '\n';
+    if (text_.size() > (1 << 20)) flush();
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  void flush() {
+    file_.write(text_.data(), text_.size());
+    text_.clear();
+  }
+  AtomicFile file_;
+  std::string text_;
+};
 
 }  // namespace
 
@@ -56,61 +84,66 @@ void TraceRecorder::span(Lane lane, std::string_view name, Time begin, Time end)
 
 void TraceRecorder::write_part(const std::filesystem::path& path) const {
   const std::lock_guard lock(mutex_);
-  Json events = Json::array();
-  events.push_back({{"ph", "M"},
-                    {"pid", rank_},
-                    {"name", "process_name"},
-                    {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  Lines lines(part_of(path, rank_));
+  Time earliest = events_.empty() ? Time() : events_.front().begin;
   bool used[std::size(kLanes)] = {};
   for (const Event& event : events_) {
+    earliest = std::min(earliest, event.begin);
     used[static_cast<std::size_t>(event.lane)] = true;
-    events.push_back({{"ph", "X"},
-                      {"pid", rank_},
-                      {"tid", static_cast<int>(event.lane)},
-                      {"name", event.name},
-                      {"cat", lane_name(event.lane)},
-                      {"ts", microseconds(event.begin)},
-                      {"dur", microseconds(event.end) - microseconds(event.begin)}});
   }
+  Json head{{"dropped", dropped_}};
+  if (!events_.empty()) head["earliest"] = microseconds(earliest);
+  lines.add_event(head);
+  const auto describe = [&](Json what, const char* name, const Json& arguments) {
+    what.update({{"ph", "M"}, {"pid", rank_}, {"name", name}, {"args", arguments}});
+    lines.add_event(what);
+  };
+  describe(Json::object(), "process_name", {{"name", fmt::format("rank {}", rank_)}});
   for (const Lane lane : kLanes) {
     if (!used[static_cast<std::size_t>(lane)]) continue;
     const int tid = static_cast<int>(lane);
-    events.push_back({{"ph", "M"},
-                      {"pid", rank_},
-                      {"tid", tid},
-                      {"name", "thread_name"},
-                      {"args", {{"name", lane_name(lane)}}}});
-    events.push_back({{"ph", "M"},
-                      {"pid", rank_},
-                      {"tid", tid},
-                      {"name", "thread_sort_index"},
-                      {"args", {{"sort_index", tid}}}});
+    describe({{"tid", tid}}, "thread_name", {{"name", lane_name(lane)}});
+    describe({{"tid", tid}}, "thread_sort_index", {{"sort_index", tid}});
   }
-  write_whole(part_of(path, rank_), Json{{"dropped", dropped_}, {"events", events}}.dump());
+  for (const Event& event : events_)
+    lines.add_event({{"ph", "X"},
+                     {"pid", rank_},
+                     {"tid", static_cast<int>(event.lane)},
+                     {"name", event.name},
+                     {"cat", lane_name(event.lane)},
+                     {"ts", microseconds(event.begin)},
+                     {"dur", microseconds(event.end) - microseconds(event.begin)}});
+  lines.commit();
 }
 
+// Event by event: all of them together may be more than fits into memory.
 void TraceRecorder::join_parts(const std::filesystem::path& path, int size) {
-  Json all = Json::array();
+  std::vector<std::ifstream> parts;
   std::size_t dropped = 0;
-  double earliest = -1;
+  std::optional<double> earliest;
+  std::string line;
   for (int rank = 0; rank < size; ++rank) {
-    const auto part_path = part_of(path, rank);
-    std::ifstream file(part_path);
-    if (!file) continue;  // a worker that was lost
-    Json part = Json::parse(file);
-    std::filesystem::remove(part_path);
-    dropped += part["dropped"].get<std::size_t>();
-    for (auto& event : part["events"]) {
-      if (event.contains("ts") && (earliest < 0 || event["ts"] < earliest)) earliest = event["ts"];
-      all.push_back(std::move(event));
-    }
+    std::ifstream part(part_of(path, rank));
+    if (!std::getline(part, line)) continue;  // a worker that was lost
+    const Json head = Json::parse(line);
+    dropped += head["dropped"].get<std::size_t>();
+    if (head.contains("earliest"))
+      earliest = std::min(earliest.value_or(INFINITY), head["earliest"].get<double>());
+    parts.push_back(std::move(part));
+    std::filesystem::remove(part_of(path, rank));  // stays readable until it is closed
   }
-  for (auto& event : all)
-    if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - earliest;
-  write_whole(path, Json{{"traceEvents", all},
-                         {"displayTimeUnit", "ms"},
-                         {"otherData", {{"dropped_events", dropped}}}}
-                        .dump());
+  Lines out(path);
+  out.add("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+  bool first = true;
+  for (std::ifstream& part : parts)
+    while (std::getline(part, line)) {
+      Json event = Json::parse(line);
+      if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - *earliest;
+      out.add(
+          (std::exchange(first, false) ? std::string() : std::string(",")).append(event.dump()));
+    }
+  out.add(fmt::format("],\"otherData\":{{\"dropped_events\":{}}}}}", dropped));
+  out.commit();
 }
 
 }  // namespace skein
