@@ -142,7 +142,7 @@ bool compare(World& world, const Case& item) {
 
 int run() {
   at::set_num_threads(1);
-  World world = World::join();
+  World world = World::join({.threads = 1});  // as many as the loop beside it has
   fmt::print(
       "One worker under allreduce beside a bare LibTorch loop (SGD, momentum), milliseconds a "
       "step\n");
