@@ -21,9 +21,9 @@ struct LinkEmulation {
 };
 
 // One direction of one link: messages pass one after the other.
-class Lane {
+class LinkLane {
  public:
-  explicit Lane(const LinkEmulation& link) : link_(link) {}
+  explicit LinkLane(const LinkEmulation& link) : link_(link) {}
 
   // A message whose first byte could pass at `earliest`: returns when it does. The lane is then
   // taken for as long as the message lasts.

@@ -24,7 +24,7 @@ TEST(LinkEmulation, AMessageLastsItsBytesOverTheBandwidth) {
 
 TEST(LinkEmulation, MessagesPassOneAfterTheOther) {
   const LinkEmulation link{1e6, 1ms};
-  Lane lane(link);
+  LinkLane lane(link);
   EXPECT_EQ(lane.pass(kStart, 1000), kStart);             // lasts 1 ms
   EXPECT_EQ(lane.pass(kStart, 3000), kStart + 1ms);       // waits for it
   EXPECT_EQ(lane.pass(kStart + 2ms, 500), kStart + 4ms);  // and this one for both
@@ -33,7 +33,7 @@ TEST(LinkEmulation, MessagesPassOneAfterTheOther) {
 
 TEST(LinkEmulation, AnIdleLaneIsNotBehind) {
   const LinkEmulation link{1e6, 0ns};
-  Lane lane(link);
+  LinkLane lane(link);
   lane.pass(kStart, 1000);
   EXPECT_EQ(lane.pass(kStart + 10ms, 1000), kStart + 10ms);
   EXPECT_EQ(lane.free_at(), kStart + 11ms);
@@ -41,7 +41,7 @@ TEST(LinkEmulation, AnIdleLaneIsNotBehind) {
 
 TEST(LinkEmulation, WithoutABandwidthOnlyTheDelayCounts) {
   const LinkEmulation link{0, 7ms};
-  Lane lane(link);
+  LinkLane lane(link);
   EXPECT_EQ(lane.pass(kStart, 1 << 20), kStart);
   EXPECT_EQ(lane.pass(kStart, 1 << 20), kStart);
 }

@@ -97,7 +97,7 @@ class LocalFabric final : public Fabric {
   std::shared_ptr<shm::OwnSegment> own_;            // its memory may outlive the fabric
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
   shm::Doorbell doorbell_;
-  Lane egress_, ingress_;
+  LinkLane egress_, ingress_;
 };
 
 }  // namespace skein
