@@ -28,7 +28,8 @@ struct Assembly::Message {
   std::int64_t total;             // of all
   std::uint8_t asks, stop;        // for an answer; the run is to end
   std::uint8_t here_news, together_news;
-  std::uint8_t unused[4];
+  std::uint8_t here_whole, together_whole;
+  std::uint8_t unused[2];
 };
 
 struct Assembly::Line {
@@ -153,6 +154,8 @@ Assembly::Message Assembly::message_to(const Line& line) const {
           .stop = tally_.stop,
           .here_news = here_.gathering.news,
           .together_news = together_.gathering.news,
+          .here_whole = here_.gathering.whole,
+          .together_whole = together_.gathering.whole,
           .unused = {}};
 }
 
@@ -172,9 +175,11 @@ void Assembly::heard(Line& line) {
   line.last = worker_.loop().now();
   line.asked.reset();
   line.silent = false;
-  line.here = {message.here, {message.here_news != 0, 0}};
+  line.here = {message.here, {message.here_news != 0, message.here_whole != 0, 0}};
   if (message.together > together_.number)
-    together_ = {message.together, {message.together_news != 0, message.together_samples}};
+    together_ = {
+        message.together,
+        {message.together_news != 0, message.together_whole != 0, message.together_samples}};
   tally_.hear(message.total, message.stop != 0);
   if (message.counted > line.counted)
     counted_ += message.counted - std::exchange(line.counted, message.counted);
@@ -272,8 +277,12 @@ Task<> Assembly::keep() {
   count(true);
   together_ = here_;
   together_.gathering.samples = tally_.known();
-  for (const auto& [rank, line] : lines_)
-    if (survivors_.lives(rank) && line->here.gathering.news) together_.gathering.news = true;
+  together_.gathering.whole = survivors_.lost().empty();
+  for (const auto& [rank, line] : lines_) {
+    if (!survivors_.lives(rank) || line->here.number != here_.number) continue;
+    together_.gathering.news |= line->here.gathering.news;
+    together_.gathering.whole &= line->here.gathering.whole;
+  }
   say_to_all(false);
 }
 
@@ -306,7 +315,7 @@ Task<> Assembly::finish_speaking() {
 
 Task<Assembly::Gathering> Assembly::come(bool news) {
   start();
-  here_ = {here_.number + 1, {news, 0}};
+  here_ = {here_.number + 1, {news, survivors_.lost().empty(), 0}};
   silent_keepers_ = 0;
   told_all_ = false;
   while (together_.number < here_.number) {
@@ -316,7 +325,7 @@ Task<Assembly::Gathering> Assembly::come(bool news) {
       co_await keep();
     else
       co_await wait_for(*lines_.at(keeper()));
-    if (silent_keepers_ == kMostSilentKeepers) co_return Gathering{true, tally_.known()};
+    if (silent_keepers_ == kMostSilentKeepers) co_return Gathering{true, false, tally_.known()};
   }
   co_await finish_speaking();
   co_return together_.gathering;

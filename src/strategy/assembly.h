@@ -40,6 +40,7 @@ class Assembly {
   // What all who came together agree on.
   struct Gathering {
     bool news = false;         // one of them brings something that the others do not have
+    bool whole = false;        // none of them knows of a worker that is lost
     std::int64_t samples = 0;  // that all have computed
   };
 

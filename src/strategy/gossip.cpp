@@ -8,6 +8,7 @@
 
 #include "core/statistics.h"
 #include "kernels/kernels.h"
+#include "skein/error.h"
 
 namespace skein {
 namespace {
@@ -16,6 +17,13 @@ using namespace std::chrono_literals;
 
 // How often who waits looks around although nobody has called.
 constexpr Duration kLookAround = 100ms;
+
+// Parts of a model that are worth a message of their own, and the longest ring of them.
+constexpr std::size_t kLeastPart = std::size_t{1} << 14;
+constexpr int kLongestRing = 256;
+
+// What a ring sums by one deadline.
+constexpr std::size_t kPieceOfARing = std::size_t{1} << 22;
 
 }  // namespace
 
@@ -260,18 +268,60 @@ Task<> Gossip::flush() {
   peers_->tally.hear(all.samples, false);
   take_down_samples(all.samples);
   if (!all.news) co_return;
-  co_await peers_->survivors.mean(worker_.arena().parameters(), worker_.deadline());
-  for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
+  ring_ = ring_ && all.whole;
   peers_->exchanges.detach_all();
+  co_await mean(worker_.arena().parameters());
+  for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
   flushed_ = true;
+}
+
+// With all that live, after a gathering. Where nobody is lost that is a sum over a ring, in which
+// nobody moves more than two models. It may end well on some and not on others when one dies, and
+// some may see that by the deadline alone: so all come together once more and say how it went.
+Task<> Gossip::mean(Span values) {
+  const auto size = static_cast<std::size_t>(worker_.size());
+  all_there_ = false;
+  if (ring_ && worker_.size() <= kLongestRing && values.count / size >= kLeastPart) {
+    const bool whole = co_await mean_of_all(values);
+    if (whole) co_return;
+  }
+  co_await peers_->survivors.mean(values, worker_.deadline());
+}
+
+// The live model is not in use, and holds the sum until all know that it is whole.
+Task<bool> Gossip::mean_of_all(Span values) {
+  const Span sum = peers_->model.x();
+  copy(sum, values);
+  bool whole = true;
+  try {
+    for (std::size_t offset = 0; offset < sum.count; offset += kPieceOfARing) {
+      const Range piece{offset, std::min(kPieceOfARing, sum.count - offset)};
+      co_await worker_.fabric().all_reduce(worker_.channel(kRing), sum.at(piece),
+                                           worker_.deadline());
+    }
+  } catch (const IoError&) {
+    whole = false;
+  }
+  const Assembly::Gathering all = co_await peers_->assembly.come(!whole);
+  rethrow();
+  ring_ = !all.news;
+  if (!ring_) co_return false;
+  copy(values, sum);
+  scale(values, static_cast<float>(1 / static_cast<double>(worker_.size())));
+  all_there_ = true;
+  co_return true;
 }
 
 // Each worker's own is as good as any other's: the mean is what all can go on from.
 Task<> Gossip::whole_state(OptimizerState& state) {
   co_await Strategy::whole_state(state);
   if (!peers_) co_return;
-  for (const auto& [name, plane] : state)
-    co_await peers_->survivors.mean(plane->span(), worker_.deadline());
+  for (const auto& [name, plane] : state) {
+    if (flushed_)
+      co_await mean(plane->span());
+    else
+      co_await peers_->survivors.mean(plane->span(), worker_.deadline());
+  }
 }
 
 bool Gossip::read_model(Span into) const {
@@ -283,6 +333,7 @@ bool Gossip::read_model(Span into) const {
 // Who leaves after the last flush is not missing.
 std::vector<int> Gossip::missing() const {
   if (!started_ || !flushed_) return peers_->survivors.lost();
+  if (all_there_) return {};
   std::vector<int> ranks;
   for (int rank = 0; rank < worker_.size(); ++rank)
     if (!peers_->survivors.contributors()[static_cast<std::size_t>(rank)]) ranks.push_back(rank);

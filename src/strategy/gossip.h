@@ -34,6 +34,7 @@ class Gossip final : public Strategy,
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
   bool equal_replicas() const override { return worker_.size() == 1; }
+  bool replicas_differ() const override { return peers_ && !flushed_; }
   bool survives_losses() const override { return true; }
   Task<> expect(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
@@ -53,7 +54,7 @@ class Gossip final : public Strategy,
   std::string summary() const override;
 
  private:
-  enum : Channel { kPairing, kModels, kUp, kDown, kAssembly };
+  enum : Channel { kPairing, kModels, kUp, kDown, kAssembly, kRing };
 
   // What only a worker with peers has.
   struct Peers;
@@ -76,6 +77,8 @@ class Gossip final : public Strategy,
   void take_down_samples(std::int64_t known);
   void rethrow() const;
   Task<> catch_up();
+  Task<> mean(Span values);
+  Task<bool> mean_of_all(Span values);
   std::int64_t lag() const;
   std::vector<int> missing() const;
 
@@ -87,6 +90,8 @@ class Gossip final : public Strategy,
   bool flushed_ = true;     // the arena's parameters are the model, and the same on all
   bool gathered_ = false;   // all have come to a flush, and this worker has not gone on since
   std::vector<int> left_;   // who has left since then
+  bool ring_ = true;        // sums over all workers may still succeed
+  bool all_there_ = false;  // nobody was missing from the last mean
   std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
   std::int64_t most_lag_ = 0;
 };

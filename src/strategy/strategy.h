@@ -52,6 +52,9 @@ class Strategy {
   // state of its own too, which a checkpoint keeps for each.
   virtual bool equal_replicas() const { return true; }
 
+  // Whether this worker's model may differ from others' now: after flush() it does not.
+  virtual bool replicas_differ() const { return !equal_replicas(); }
+
   // How many of the next global batch's samples each rank should take; the same on all ranks. Only
   // asked in lockstep.
   virtual std::vector<std::int64_t> split(std::int64_t samples);

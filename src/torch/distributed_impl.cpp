@@ -274,7 +274,9 @@ std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
   const Span own = binding_.arena().parameters();
   auto mean = fabric().allocate(own.count);
   copy(mean->span(), own);
-  world_.impl().mean(mean->span());
+  // Where nobody has made a step since all came together there is nothing to average.
+  const auto apart = world_.sum_integers({strategy_->replicas_differ() ? 1 : 0});
+  if (apart.front() > 0) world_.impl().mean(mean->span());
   return mean;
 }
 

@@ -150,6 +150,45 @@ TEST(GossipUnderFaults, AWorkerThatIsStartedAnewEndsByItself) {
     EXPECT_NE(worker.outcome.kind, Outcome::Kind::running);
 }
 
+// A run of 4 workers with a model that is large enough for a ring, on a slow network.
+Report averaging_at_the_end(Drift& drift, const std::string& faults) {
+  Scenario scenario = gossip_scenario("gossip", 4, 0);
+  scenario.time = {};
+  scenario.samples = 4 * kBatch * 4;
+  scenario.network = plain_network(1e9, 1ms);
+  scenario.patience = 5s;
+  scenario.most_events = 100000;
+  if (!faults.empty()) scenario.faults = parse_faults(faults, 4, 1);
+  return simulate(scenario, &drift);
+}
+
+// All models pass through nobody: a ring takes the time of two models, a star that of six.
+TEST(Gossip, TheLastAverageTakesTheTimeOfTwoModels) {
+  Drift drift(1 << 20);
+  const Report report = averaging_at_the_end(drift, "");
+  Time last{};
+  for (const WorkerReport& worker : report.workers) last = std::max(last, worker.figures.last_step);
+  const double model = 4.0 * (1 << 20) / 1e9;
+  EXPECT_EQ(report.observations.back().consensus, 0);
+  EXPECT_GT(seconds(report.time - (last - Time())), 1.5 * model);
+  EXPECT_LT(seconds(report.time - (last - Time())), 4 * model);
+}
+
+// At whatever moment, whoever it is: those who live end with one model.
+TEST(GossipUnderFaults, OneDiesDuringTheLastAverage) {
+  Drift drift(1 << 17);
+  const Duration end = averaging_at_the_end(drift, "").time;
+  for (const int rank : {0, 2, 3})
+    for (Duration before = 0ms; before < 24ms; before += 400us) {
+      const Duration at = end - before;
+      const Report report = averaging_at_the_end(
+          drift, "crash:rank=" + std::to_string(rank) + ",at=" + std::to_string(at.count()) + "ns");
+      ASSERT_FALSE(report.hung) << rank << " at " << at.count();
+      ASSERT_TRUE(report.completed()) << rank << " at " << at.count();
+      ASSERT_EQ(report.observations.back().consensus, 0) << rank << " at " << at.count();
+    }
+}
+
 TEST(Gossip, RefusesOptionsThatItDoesNotHave) {
   EXPECT_THROW(check_strategy("gossip", {{"strength", "1"}}), ConfigError);
   EXPECT_THROW(check_strategy("acid", {{"momentum", "global"}}), ConfigError);
