@@ -7,7 +7,7 @@ namespace skein {
 
 Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t batch,
              std::optional<Pace> pace)
-    : clock_(clock), step_(step), batch_(batch), pace_(std::move(pace)), started_(clock.now()) {
+    : clock_(clock), step_(step), batch_(batch), pace_(pace), started_(clock.now()) {
   lay_out(arena);
 }
 

@@ -109,7 +109,7 @@ Assembly::Line& Assembly::open(int rank) {
   line = std::make_unique<Line>(worker_, rank);
   const auto run = [&](Task<> job) {
     return ScopedJob(worker_.loop().spawn(run_by_itself(
-        std::move(job), [this, rank](std::exception_ptr) { lose(rank); },
+        std::move(job), [this, rank](const std::exception_ptr&) { lose(rank); },
         [this](std::exception_ptr error) { host_.broke(std::move(error)); })));
   };
   line->listener = run(listen(*line));
@@ -225,7 +225,7 @@ std::int64_t Assembly::worth_a_message() const {
   const std::int64_t steps = std::min<std::int64_t>(kMostSteps, worker_.size() / kWorkersPerStep);
   std::int64_t least = std::max(tally_.own / kGrowth, steps * tally_.step);
   // Towards the end all that is not told is less than half of what is left.
-  if (tally_.goal > 0) least = std::min(least, (tally_.goal - tally_.total) / (2 * worker_.size()));
+  if (tally_.goal > 0) least = std::min(least, (tally_.goal - tally_.total) / 2 / worker_.size());
   return std::max<std::int64_t>(1, least);
 }
 

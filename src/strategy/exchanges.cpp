@@ -113,7 +113,7 @@ void Exchanges::begin(int peer, bool own_proposal) {
   };
   made.job = ScopedJob(worker_.loop().spawn(run_by_itself(
       run(made),
-      [this, &made, over](std::exception_ptr) {
+      [this, &made, over](const std::exception_ptr&) {
         over();
         host_.failed(made.peer);
       },

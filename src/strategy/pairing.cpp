@@ -78,7 +78,7 @@ void Pairing::start() {
 void Pairing::start(Neighbour& neighbour) {
   const auto run = [&](Task<> job) {
     return ScopedJob(worker_.loop().spawn(run_by_itself(
-        std::move(job), [this, &neighbour](std::exception_ptr) { lose(neighbour); },
+        std::move(job), [this, &neighbour](const std::exception_ptr&) { lose(neighbour); },
         [this](std::exception_ptr error) { host_.broke(std::move(error)); })));
   };
   neighbour.listener = run(listen(neighbour));
