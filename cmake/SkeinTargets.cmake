@@ -5,7 +5,10 @@ set(SKEIN_COMMON_HEADERS <algorithm> <array> <chrono> <cmath> <cstdint> <cstring
     <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 
 # Test programs spend their time in the libraries: they need little optimisation to compile sooner.
-set(SKEIN_TEST_OPTIONS $<$<CONFIG:Release>:-O1> $<$<BOOL:${SKEIN_SANITIZE}>:-O0>)
+set(SKEIN_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+if(SKEIN_SANITIZE)
+  set(SKEIN_TEST_OPTIONS -O0)
+endif()
 
 # Warnings, include paths and sanitizers for a target of ours.
 function(skein_target target)
