@@ -5,7 +5,8 @@
 #   make bench   every benchmark, as ratios measured side by side
 #   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting and static checks
-#   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan)
+#   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan);
+#                PART=unit, conformance or sim: that part of them
 #
 # Each takes TORCH=, which says whose LibTorch to use, and has a build folder for each:
 #   TORCH=debian  Debian's package libtorch-dev, in build/ (this is the default)
@@ -119,7 +120,8 @@ format:
 sanitize: asan tsan
 
 asan tsan: setup
-	@cmake --preset $@ >/dev/null && cmake --build --preset $@ && ctest --test-dir build-$@ --output-on-failure -j 4
+	@cmake --preset $@ >/dev/null && cmake --build --preset $@ $(if $(PART),--target $(PART)_tests) \
+	  && ctest --test-dir build-$@ --output-on-failure -j 4 $(if $(PART),-L $(PART))
 
 clean:
 	rm -rf build build-* out

@@ -112,10 +112,11 @@ function(skein_test name)
     endif()
     list(JOIN arg_SLOW ":" slow)
     math(EXPR last "${arg_SHARDS} - 1")
+    # Tests that fork run beside threads of earlier ones: their children may have threads all the same.
     foreach(shard RANGE ${last})
       add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1 --gtest_filter=-${slow})
       set_tests_properties(${name}.${shard} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900
-                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};TSAN_OPTIONS=die_after_fork=0")
     endforeach()
   else()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
