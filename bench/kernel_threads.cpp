@@ -4,64 +4,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <limits>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/arena.h"
 #include "kernels/kernels.h"
+#include "kernels/measure.h"
 #include "kernels/threads.h"
-#include "kernels/update.h"
 
 namespace {
 
 using namespace skein;
-using Vectors = std::vector<Span>;
-
-struct Case {
-  const char* name;
-  int moves;  // vectors read plus vectors written
-  std::function<void(const Vectors&)> run;
-};
-
-std::vector<Case> cases() {
-  constexpr float kSmall = 1e-6F;
-  const SgdFactors sgd{.learning_rate = kSmall, .momentum = 1};
-  const AdamwFactors adamw{.beta1 = 1,
-                           .one_minus_beta1 = 0,
-                           .beta2 = 1,
-                           .one_minus_beta2 = 0,
-                           .epsilon = kSmall,
-                           .step_size = kSmall};
-  return {
-      {"adamw_update", 8, [=](const Vectors& v) { adamw_update(v[0], v[1], v[2], v[3], adamw); }},
-      {"sgd_update, momentum", 6, [=](const Vectors& v) { sgd_update(v[0], v[1], v[2], sgd); }},
-      {"sum of 2", 3,
-       [](const Vectors& v) {
-         const std::vector<const float*> sources{v[1].data, v[2].data};
-         sum(v[0], sources);
-       }},
-      {"axpy", 3, [](const Vectors& v) { axpy(v[0], kSmall, v[1]); }},
-  };
+// Those that take a large model's step.
+bool is_of_a_step(const KernelCase& item) {
+  const std::set<std::string> names{"adamw_update", "sgd_update, momentum", "sum of 2", "axpy"};
+  return names.contains(item.name);
 }
 
-double seconds(const Case& item, const Vectors& vectors) {
+double seconds(const KernelCase& item, const KernelVectors& vectors) {
   const auto start = std::chrono::steady_clock::now();
   item.run(vectors);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void compare(std::size_t megabytes, int threads) {
-  std::vector<std::unique_ptr<Memory>> memory;
-  Vectors vectors;
-  for (int i = 0; i < 4; ++i) {
-    memory.push_back(allocate_on_heap(megabytes * 1000 * 1000 / sizeof(float)));
-    vectors.push_back(memory.back()->span());
-    fill(vectors.back(), 1);
+  std::array<std::unique_ptr<Memory>, 4> memory;  // what those cases use
+  KernelVectors vectors;
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    memory[i] = allocate_on_heap(megabytes * 1000 * 1000 / sizeof(float));
+    vectors[i] = memory[i]->span();
+    fill(vectors[i], 1);
   }
-  for (const Case& item : cases()) {
+  for (const KernelCase& item : kernel_cases()) {
+    if (!is_of_a_step(item)) continue;
     double one = std::numeric_limits<double>::infinity(), several = one;
     for (int round = 0; round < 7; ++round) {
       set_kernel_threads(1);

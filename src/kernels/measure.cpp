@@ -15,18 +15,11 @@
 namespace skein {
 namespace {
 
-constexpr std::size_t kVectors = 6;
-using Vectors = std::array<Span, kVectors>;
+using Vectors = KernelVectors;
 
-struct Case {
-  const char* name;
-  int moves;  // vectors read plus vectors written
-  std::function<void(const Vectors&)> run;
-};
+}  // namespace
 
-// Factors are such that values stay what they are or grow slowly however often a case runs:
-// overflow and subnormal numbers would be timed otherwise.
-std::vector<Case> cases() {
+std::vector<KernelCase> kernel_cases() {
   constexpr float kSmall = 1e-6F;
   constexpr SgdFactors sgd{.learning_rate = kSmall, .momentum = 1};
   constexpr AdamwFactors adamw{.beta1 = 1,
@@ -64,7 +57,9 @@ std::vector<Case> cases() {
   };
 }
 
-double seconds(const Case& item, const Vectors& vectors, std::size_t repeats) {
+namespace {
+
+double seconds(const KernelCase& item, const Vectors& vectors, std::size_t repeats) {
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < repeats; ++i) item.run(vectors);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -72,14 +67,14 @@ double seconds(const Case& item, const Vectors& vectors, std::size_t repeats) {
 }
 
 // The fewest repetitions that the clock's resolution does not matter for.
-std::size_t enough_repeats(const Case& item, const Vectors& vectors) {
+std::size_t enough_repeats(const KernelCase& item, const Vectors& vectors) {
   constexpr double kEnough = 2e-3;
   std::size_t repeats = 1;
   while (seconds(item, vectors, repeats) * static_cast<double>(repeats) < kEnough) repeats *= 2;
   return repeats;
 }
 
-KernelRate measure(const Case& item, const Case& reference, const Vectors& vectors) {
+KernelRate measure(const KernelCase& item, const KernelCase& reference, const Vectors& vectors) {
   constexpr int kRounds = 9;
   const std::size_t repeats = enough_repeats(item, vectors);
   const std::size_t reference_repeats = enough_repeats(reference, vectors);
@@ -97,17 +92,17 @@ KernelRate measure(const Case& item, const Case& reference, const Vectors& vecto
 
 std::vector<KernelRate> measure_kernels(std::size_t bytes) {
   const std::size_t count = std::max<std::size_t>(bytes / sizeof(float), 1);
-  std::array<std::unique_ptr<Memory>, kVectors> memory;
+  std::array<std::unique_ptr<Memory>, std::tuple_size_v<Vectors>> memory;
   Vectors vectors;
-  for (std::size_t i = 0; i < kVectors; ++i) {
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
     memory[i] = allocate_on_heap(count);
     vectors[i] = memory[i]->span();
     fill(vectors[i], 1);
   }
-  const Case reference{"memcpy", 2,
-                       [](const Vectors& v) { std::memcpy(v[0].data, v[5].data, v[0].bytes()); }};
+  const KernelCase reference{
+      "memcpy", 2, [](const Vectors& v) { std::memcpy(v[0].data, v[5].data, v[0].bytes()); }};
   std::vector<KernelRate> rates;
-  for (const Case& item : cases()) rates.push_back(measure(item, reference, vectors));
+  for (const KernelCase& item : kernel_cases()) rates.push_back(measure(item, reference, vectors));
   return rates;
 }
 

@@ -1,11 +1,25 @@
 // How fast the kernels are on this machine, beside memcpy: the limit of anything that moves memory.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/span.h"
+
 namespace skein {
+
+// A kernel on six vectors of equal length, whose values may be run on however often: they stay what
+// they are or grow slowly, since overflow and subnormal numbers would be timed otherwise.
+using KernelVectors = std::array<Span, 6>;
+struct KernelCase {
+  const char* name;
+  int moves;  // vectors read plus vectors written
+  std::function<void(const KernelVectors&)> run;
+};
+std::vector<KernelCase> kernel_cases();
 
 struct KernelRate {
   std::string kernel;

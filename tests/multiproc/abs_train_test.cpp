@@ -35,12 +35,12 @@ class AbsTrain : public ::testing::Test {
 
 TEST_F(AbsTrain, FastWorkersComputeMoreAndReplicasStayEqual) {
   train(
-      "--verify --samples 960 --eval-every 320 --emulate-speeds 1,1,2,4 --emulate-step 60ms "
+      "--verify --samples 480 --eval-every 160 --emulate-speeds 1,1,2,4 --emulate-step 200ms "
       "--out " +
       (folder / "out") + " --trace " + (folder / "trace.json") + " --json " +
       (folder / "run.json"));
   const Json run = json("run.json");
-  EXPECT_GE(run["samples"], 960);
+  EXPECT_GE(run["samples"], 480);
   std::int64_t computed = 0;
   for (const Json& worker : run["per_worker"]) {
     computed += worker["samples"].get<std::int64_t>();
@@ -51,11 +51,12 @@ TEST_F(AbsTrain, FastWorkersComputeMoreAndReplicasStayEqual) {
     EXPECT_EQ(figures["round_samples"], run["figures"]["round_samples"]);
   }
   EXPECT_EQ(run["samples"], computed) << "what was computed was used, once";
-  // The machine may be busy: the fastest computes more than the slowest, whatever the ratio.
+  // The machine may be busy: not the numbers, but the order must hold.
   const auto micro_batches = [&](int rank) {
     return run["per_worker"][static_cast<std::size_t>(rank)]["micro_batches"].get<int>();
   };
-  EXPECT_GT(micro_batches(3), micro_batches(0));
+  EXPECT_GT(micro_batches(2), micro_batches(0));
+  EXPECT_GT(micro_batches(3), micro_batches(2));
   EXPECT_EQ(run["iterations"].get<int>() * 1.0,
             count(contents(folder / "out/metrics.jsonl"), "\"round_samples\""));
   EXPECT_GE(count(contents(folder / "trace.json"), "\"round\""), 10);

@@ -65,7 +65,7 @@ TEST(Gossip, IsDeterministicAndDependsOnTheSeed) {
   EXPECT_NE(hash(1), hash(2));
 }
 
-// Counts travel with messages: all end within what neighbours of neighbours had not heard of yet.
+// All end within what had not been told of yet when the budget was spent.
 TEST(Gossip, EndsNearTheBudgetEverywhere) {
   Scenario scenario = gossip_scenario("gossip", 16, 0, {{"topology", "exponential"}});
   scenario.time = {};
