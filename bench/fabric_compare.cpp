@@ -91,7 +91,7 @@ void compare(World& world, const Rivals& rivals, const Size& size, std::vector<V
   std::vector<Contestant> contestants;
   for (const auto& rival : rivals) {
     buffers.push_back(allocate_on_heap(count));
-    rival->prepare(buffers.back()->span().data, count);
+    rival->prepare(buffers.back()->span().host().data(), count);
     contestants.push_back({rival->name(), [&] { rival->all_reduce(); }, size.batch});
   }
   for (const auto& rival : rivals)

@@ -58,7 +58,7 @@ Trained train(Fabric& fabric, Courier& courier, const std::string& name, std::si
     trained.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  const float value = arena.parameters()[parameters / 2];
+  const float value = arena.parameters().host()[parameters / 2];
   if (!(value < 1)) throw Error("the model did not move");
   trained.planes = 2 + arena.extra_planes();
   return trained;

@@ -13,7 +13,8 @@
 namespace skein {
 namespace {
 
-constexpr std::size_t kCacheLineFloats = 16;
+constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kCacheLineFloats = kCacheLine / sizeof(float);
 
 std::size_t align(std::size_t count) {
   return (count + kCacheLineFloats - 1) / kCacheLineFloats * kCacheLineFloats;
@@ -28,12 +29,11 @@ constexpr std::size_t kWorthAsking = std::size_t{64} << 20;
 
 class LargeMemory final : public Memory {
  public:
-  explicit LargeMemory(std::size_t count) : span_{nullptr, count} {
+  LargeMemory(std::size_t count, Type type) : span_{nullptr, count, Device::cpu, type} {
     if (span_.bytes() >= kWorthAsking) require_memory(span_.bytes(), "a vector of this worker");
-    void* const data =
+    span_.data =
         ::mmap(nullptr, span_.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) throw std::bad_alloc();
-    span_.data = static_cast<float*>(data);
+    if (span_.data == MAP_FAILED) throw std::bad_alloc();
   }
   LargeMemory(const LargeMemory&) = delete;
   LargeMemory& operator=(const LargeMemory&) = delete;
@@ -46,50 +46,58 @@ class LargeMemory final : public Memory {
 
 class HeapMemory final : public Memory {
  public:
-  explicit HeapMemory(std::size_t count) : count_(count) {
-    const std::size_t bytes = std::max<std::size_t>(align(count), kCacheLineFloats) * sizeof(float);
-    data_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
-    if (!data_) throw std::bad_alloc();
-    std::memset(data_.get(), 0, bytes);
+  HeapMemory(std::size_t count, Type type) : span_{nullptr, count, Device::cpu, type} {
+    const std::size_t lines =
+        std::max((span_.bytes() + kCacheLine - 1) / kCacheLine, std::size_t{1});
+    span_.data = std::aligned_alloc(kCacheLine, lines * kCacheLine);
+    if (!span_.data) throw std::bad_alloc();
+    std::memset(span_.data, 0, lines * kCacheLine);
   }
-  Span span() const override { return {data_.get(), count_}; }
+  HeapMemory(const HeapMemory&) = delete;
+  HeapMemory& operator=(const HeapMemory&) = delete;
+  ~HeapMemory() override { std::free(span_.data); }
+  Span span() const override { return span_; }
 
  private:
-  struct Free {
-    void operator()(float* data) const { std::free(data); }
-  };
-  std::size_t count_;
-  std::unique_ptr<float, Free> data_;
+  Span span_;
 };
 
 class AbsentMemory final : public Memory {
  public:
-  explicit AbsentMemory(std::size_t count) : count_(count) {}
-  Span span() const override { return {nullptr, count_, Device::absent}; }
+  AbsentMemory(std::size_t count, Type type) : span_{nullptr, count, Device::absent, type} {}
+  Span span() const override { return span_; }
 
  private:
-  std::size_t count_;
+  Span span_;
 };
 
 }  // namespace
 
 std::unique_ptr<Memory> allocate_on_heap(std::size_t count) {
-  if (count >= kLarge / sizeof(float)) return std::make_unique<LargeMemory>(count);
-  return std::make_unique<HeapMemory>(count);
+  return allocate_on_heap_of(Type::f32, count);
+}
+
+std::unique_ptr<Memory> allocate_on_heap_of(Type type, std::size_t count) {
+  if (count >= kLarge / size_of(type)) return std::make_unique<LargeMemory>(count, type);
+  return std::make_unique<HeapMemory>(count, type);
 }
 
 // Large blocks begin on a page.
 void give_back_pages(Span block, Range range) {
-  if (block.bytes() < kLarge) return;
-  const std::size_t first = range.offset * sizeof(float) / kPage * kPage;
-  const std::size_t last = block.at(range).bytes() + range.offset * sizeof(float);
-  auto* const begin = reinterpret_cast<std::byte*>(block.data);
+  if (block.bytes() < kLarge || block.device != Device::cpu) return;
+  const std::size_t first = block.at({0, range.offset}).bytes() / kPage * kPage;
+  const std::size_t last = block.at({0, range.end()}).bytes();
+  auto* const begin = static_cast<std::byte*>(block.data);
   if (last / kPage * kPage > first)
     ::madvise(begin + first, last / kPage * kPage - first, MADV_DONTNEED);
 }
 
 std::unique_ptr<Memory> allocate_absent(std::size_t count) {
-  return std::make_unique<AbsentMemory>(count);
+  return allocate_absent_of(Type::f32, count);
+}
+
+std::unique_ptr<Memory> allocate_absent_of(Type type, std::size_t count) {
+  return std::make_unique<AbsentMemory>(count, type);
 }
 
 Arena::Arena(const std::vector<Parameter>& parameters, Allocate allocate)

@@ -23,8 +23,9 @@ class Memory {
 // Returns zeroed memory for `count` floats, 64-byte aligned.
 using Allocate = std::function<std::unique_ptr<Memory>(std::size_t count)>;
 
-// Ordinary memory of this process. What is never touched of a large block takes none.
+// Ordinary memory of this process, likewise. What is never touched of a large block takes none.
 std::unique_ptr<Memory> allocate_on_heap(std::size_t count);
+std::unique_ptr<Memory> allocate_on_heap_of(Type type, std::size_t count);
 
 // Nothing of a block of allocate_on_heap() is needed any more from the page in which `range` begins
 // to the range's end: the system gets the whole pages of that back. For a caller that goes through
@@ -33,6 +34,7 @@ void give_back_pages(Span block, Range range);
 
 // None at all: spans of Device::absent.
 std::unique_ptr<Memory> allocate_absent(std::size_t count);
+std::unique_ptr<Memory> allocate_absent_of(Type type, std::size_t count);
 
 // One parameter tensor's place in every plane.
 struct Slot {

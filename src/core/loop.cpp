@@ -1,5 +1,7 @@
 #include "core/loop.h"
 
+#include "core/queue.h"
+
 #include <algorithm>
 #include <functional>
 
@@ -211,6 +213,7 @@ void Loop::fire_timers() {
 }
 
 std::size_t Loop::run_ready() {
+  const OnQueue scope(queue_);
   std::size_t resumed = 0;
   for (fire_timers(); !ready_.empty() || admit_idle(); fire_timers()) {
     // What is queued now runs before timers that fall due meanwhile: nobody starves.
@@ -220,6 +223,7 @@ std::size_t Loop::run_ready() {
 }
 
 std::size_t Loop::run_turn(const std::function<bool()>& enough) {
+  const OnQueue scope(queue_);
   fire_timers();
   if (ready_.empty()) admit_idle();
   std::size_t resumed = 0;

@@ -20,6 +20,7 @@
 namespace skein {
 
 class Loop;
+class Queue;
 class Signal;
 
 namespace detail {
@@ -198,6 +199,11 @@ class Loop {
   // co_await: goes on when nothing else can. For work that others are not to wait for.
   detail::Yield idle() { return {*this, true}; }
 
+  // Where what runs on this loop puts its work on memory of a device; null, as before the first
+  // call: everything is the host's. Must outlive the loop's jobs.
+  void use(Queue* queue) { queue_ = queue; }
+  Queue* queue() const { return queue_; }
+
   // Whether any job has yet to end.
   bool busy() const { return jobs_.size() > finished_jobs_; }
 
@@ -251,6 +257,7 @@ class Loop {
   Job start(Task<> task, bool background);
 
   const Clock& clock_;
+  Queue* queue_ = nullptr;
   std::deque<Ready> ready_;
   std::deque<Ready> idle_;          // go on, one after the other, whenever ready_ is empty
   std::vector<TimerEntry> timers_;  // a heap; cancelled entries stay until they surface

@@ -8,25 +8,33 @@
 
 namespace skein {
 
-// How many elements of a message a T takes.
+// T has no padding, so that equal values are equal messages and nothing else of this process's
+// memory travels, and no pointers.
 template <typename T>
-inline constexpr std::size_t kPacked = (sizeof(T) + sizeof(float) - 1) / sizeof(float);
+inline constexpr bool kIsMessage =
+    std::has_unique_object_representations_v<T>&& std::is_trivially_copyable_v<T>;
 
-// T has no padding, so that equal values are equal messages, and no pointers. Requires
-// message.count == kPacked<T>.
+// The struct itself, to be sent from or received into.
 template <typename T>
-void pack(Span message, const T& value) {
-  static_assert(std::has_unique_object_representations_v<T> && std::is_trivially_copyable_v<T>);
-  SKEIN_CHECK(message.count == kPacked<T>, "{} of {} elements", message.count, kPacked<T>);
-  std::memcpy(message.data, &value, sizeof(T));
+Span message_in(T& value) {
+  static_assert(kIsMessage<T>);
+  return {&value, sizeof(T), Device::cpu, Type::byte};
+}
+
+// Into and out of a message of sizeof(T) bytes.
+template <typename T>
+void pack(std::span<std::byte> message, const T& value) {
+  static_assert(kIsMessage<T>);
+  SKEIN_CHECK(message.size() == sizeof(T), "{} of {} bytes", message.size(), sizeof(T));
+  std::memcpy(message.data(), &value, sizeof(T));
 }
 
 template <typename T>
-T unpack(Span message) {
-  static_assert(std::has_unique_object_representations_v<T> && std::is_trivially_copyable_v<T>);
-  SKEIN_CHECK(message.count == kPacked<T>, "{} of {} elements", message.count, kPacked<T>);
+T unpack(std::span<const std::byte> message) {
+  static_assert(kIsMessage<T>);
+  SKEIN_CHECK(message.size() == sizeof(T), "{} of {} bytes", message.size(), sizeof(T));
   T value;
-  std::memcpy(&value, message.data, sizeof(T));
+  std::memcpy(&value, message.data(), sizeof(T));
   return value;
 }
 

@@ -69,13 +69,6 @@ class RingPass {
   Signal arrived_;
 };
 
-Task<> both_ways(Fabric& fabric, const Operation& operation, int peer, Span out, Span in,
-                 Combine combine) {
-  co_await fabric.start_send(operation, peer, out);
-  co_await fabric.receive_into(operation, peer, in, combine);
-  co_await fabric.finish_sends(operation, peer);
-}
-
 Task<> send_whole(Fabric& fabric, const Operation& operation, int peer, Span data) {
   co_await fabric.start_send(operation, peer, data);
   co_await fabric.finish_sends(operation, peer);
@@ -92,25 +85,36 @@ Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int fi
   co_await all_of(fabric.loop(), std::move(halves));
 }
 
-Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span buffer) {
+Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span record,
+                          const Merge& merge) {
   const int rank = fabric.rank();
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(fabric.size())));
   const int extra = fabric.size() - power;
-  // Ranks beyond the power of two hand their part to a partner and get the result back.
+  const auto out = fabric.allocate(record.count, Type::byte);
+  const auto in = allocate_on_heap_of(Type::byte, record.count);
+  const Span mine = out->span(), theirs = in->span();
+  copy(mine, record);
+  // Ranks beyond the power of two hand their record to a partner and get the result back.
   if (rank >= power) {
-    co_await send_whole(fabric, operation, rank - power, buffer);
-    co_await fabric.receive_into(operation, rank - power, buffer, Combine::copy);
+    co_await send_whole(fabric, operation, rank - power, mine);
+    co_await fabric.receive_into(operation, rank - power, record, Combine::copy);
     co_return;
   }
-  if (rank < extra) co_await fabric.receive_into(operation, rank + power, buffer, Combine::add);
-  const auto memory = buffer.device == Device::absent ? allocate_absent(buffer.count)
-                                                      : fabric.allocate(buffer.count);
-  const Span mine = memory->span();
-  for (int distance = 1; distance < power; distance *= 2) {
-    copy(mine, buffer);  // the peer reads this while our own sum goes on
-    co_await both_ways(fabric, operation, rank ^ distance, mine, buffer, Combine::add);
+  if (rank < extra) {
+    co_await fabric.receive_into(operation, rank + power, theirs, Combine::copy);
+    merge(mine.host_bytes(), theirs.host_bytes());
   }
-  if (rank < extra) co_await send_whole(fabric, operation, rank + power, buffer);
+  for (int distance = 1; distance < power; distance *= 2) {
+    const int peer = rank ^ distance;
+    co_await fabric.start_send(operation, peer, mine);
+    co_await fabric.receive_into(operation, peer, theirs, Combine::copy);
+    co_await fabric.finish_sends(operation, peer);
+    const bool lower = rank < peer;
+    merge((lower ? mine : theirs).host_bytes(), (lower ? theirs : mine).host_bytes());
+    if (!lower) copy(mine, theirs);
+  }
+  if (rank < extra) co_await send_whole(fabric, operation, rank + power, mine);
+  copy(record, mine);
 }
 
 Task<> tree_broadcast(Fabric& fabric, const Operation& operation, Span buffer, int root) {

@@ -16,8 +16,11 @@ namespace skein {
 Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps,
                  int add_steps);
 
-// ⌈log2 N⌉ rounds (two more when N is not a power of two), each moving the whole buffer.
-Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span buffer);
+// ⌈log2 N⌉ rounds (two more when N is not a power of two), each moving a record. In each round two
+// groups of ranks become one, and all of it merge what the lower group has with what the other has:
+// so all end with the same bits.
+Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span record,
+                          const Merge& merge);
 
 // A binomial tree: ⌈log2 N⌉ rounds.
 Task<> tree_broadcast(Fabric& fabric, const Operation& operation, Span buffer, int root);

@@ -35,7 +35,7 @@ std::string describe(const Operation& operation) {
       {{"reduce_scatter", "summing over all workers, to each its part (reduce_scatter)"},
        {"all_gather", "collecting the parts of all workers (all_gather)"},
        {"all_reduce", "summing over all workers (all_reduce)"},
-       {"all_reduce_small", "adding up figures of all workers (all_reduce)"},
+       {"combine", "collecting what all workers say of themselves (combine)"},
        {"broadcast", "handing out one worker's values (broadcast)"},
        {"barrier", "waiting for all workers (barrier)"}}};
   for (const auto& [name, words] : kWords)
@@ -60,7 +60,19 @@ struct Fabric::Turns {
 
 Fabric::Fabric(Loop& loop) : loop_(loop) {}
 
-Fabric::~Fabric() = default;
+Fabric::~Fabric() {
+  if (!kept_.empty() && loop_.queue()) loop_.queue()->finish();
+}
+
+std::unique_ptr<Memory> Fabric::allocate_like(Span like, std::size_t count, Type type) {
+  if (like.device == Device::absent) return allocate_absent_of(type, count);
+  return like.device == Device::cpu ? allocate_on_host(count, type) : allocate(count, type);
+}
+
+std::unique_ptr<Memory> Fabric::allocate(std::size_t count, Type type) {
+  return loop_.queue() && type != Type::byte ? loop_.queue()->allocate(count, type)
+                                             : allocate_on_host(count, type);
+}
 
 std::optional<bool> Fabric::expel(int) { return std::nullopt; }
 bool Fabric::expelled(int) const { return false; }
@@ -163,10 +175,11 @@ Task<> Fabric::all_reduce(Channel channel, Span buffer, Limit limit, Wire wire) 
   co_await in_turn(operation, std::move(body));
 }
 
-Task<> Fabric::all_reduce_small(Channel channel, Span buffer, Limit limit) {
+Task<> Fabric::combine(Channel channel, Span record, const Merge& merge, Limit limit) {
+  SKEIN_CHECK(record.type == Type::byte, "a record that is not bytes");
   if (size() == 1) co_return;
-  const Operation operation = begin("all_reduce_small", channel, limit);
-  co_await in_turn(operation, run_all_reduce_small(operation, buffer));
+  const Operation operation = begin("combine", channel, limit);
+  co_await in_turn(operation, run_combine(operation, record, merge));
 }
 
 Task<> Fabric::broadcast(Channel channel, Span buffer, int root, Limit limit) {
@@ -178,9 +191,10 @@ Task<> Fabric::broadcast(Channel channel, Span buffer, int root, Limit limit) {
 
 Task<> Fabric::barrier(Channel channel, Limit limit) {
   if (size() == 1) co_return;
-  float nothing = 0;
+  std::byte nothing{};
+  const Merge merge = [](auto, auto) {};
   const Operation operation = begin("barrier", channel, limit);
-  co_await in_turn(operation, run_all_reduce_small(operation, {&nothing, 1}));
+  co_await in_turn(operation, run_combine(operation, message_of({&nothing, 1}), merge));
 }
 
 Task<> Fabric::run_reduce_scatter(const Operation& operation, Span buffer) {
@@ -195,8 +209,8 @@ Task<> Fabric::run_all_reduce(const Operation& operation, Span buffer) {
   co_await ring_pass(*this, operation, buffer, rank() - 1, 2 * (size() - 1), size() - 1);
 }
 
-Task<> Fabric::run_all_reduce_small(const Operation& operation, Span buffer) {
-  co_await recursive_doubling(*this, operation, buffer);
+Task<> Fabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
+  co_await recursive_doubling(*this, operation, record, merge);
 }
 
 Task<> Fabric::run_broadcast(const Operation& operation, Span buffer, int root) {

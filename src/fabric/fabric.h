@@ -10,6 +10,9 @@
 // Memory belongs to an operation from its start to its end, however it ends. When it has ended, no
 // peer changes that memory, and no peer takes what is written there later for what was sent.
 //
+// On memory of a device an operation that has ended is ordered, not complete: what is put on the
+// loop's queue from then on finds its result, and nobody else need do yet (core/queue.h).
+//
 // Not thread-safe: only what runs on the loop calls it, but for allocate(), progressed() and
 // bytes_sent(). Every operation ends within its limit, with IoError that names the peer waited for,
 // never by hanging.
@@ -18,8 +21,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -27,6 +32,7 @@
 #include "core/arena.h"
 #include "core/event_source.h"
 #include "core/loop.h"
+#include "core/queue.h"
 #include "core/span.h"
 
 namespace skein {
@@ -45,8 +51,12 @@ inline constexpr int kMostWorkersOfAHost = 256;
 // rounded).
 enum class Wire : std::uint8_t { f32, bf16 };
 
-// What a receiver does with what arrives.
+// What a receiver does with what arrives: bytes are only copied.
 enum class Combine : std::uint8_t { copy, add };
+
+// Puts what the record `from` says into `into`, which is of lower ranks. Records are plain bytes,
+// all of one size. Merging must be associative; then all ranks get the same, however it is done.
+using Merge = std::function<void(std::span<std::byte> into, std::span<const std::byte> from)>;
 
 // The part of `count` elements that rank r of `size` holds after a reduce-scatter. Parts start on
 // cache lines; the last ones may be shorter or empty.
@@ -120,10 +130,14 @@ class Fabric {
   // Throws ConfigError when there are none left.
   Channel allot_channels();
 
-  // Zeroed memory that peers reach without a staging copy. Operations on other memory work too. Any
-  // thread. Throws ConfigError, with what is needed and what there is, where the host has not so
-  // much.
-  virtual std::unique_ptr<Memory> allocate(std::size_t count) { return allocate_on_heap(count); }
+  // Zeroed memory that operations use without a staging copy where there is a way; operations on
+  // other memory work too. Bytes, for messages, are in memory of the host; values are on the device
+  // of the loop's queue, if it has one. Any thread. Throws ConfigError, with what is needed and
+  // what there is, where there is not so much.
+  std::unique_ptr<Memory> allocate(std::size_t count, Type type = Type::f32);
+
+  // The same where `like` is: on the host, on a device, or absent.
+  std::unique_ptr<Memory> allocate_like(Span like, std::size_t count, Type type);
 
   virtual Chunking chunking() const { return {}; }
 
@@ -137,9 +151,10 @@ class Fabric {
   // Sums `buffer` over all ranks: the bits of reduce_scatter followed by all_gather, on each.
   Task<> all_reduce(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
-  // The same in O(log N) steps, for messages where latency is all that counts. The same bits on
-  // each rank, but the order of the sum is another.
-  Task<> all_reduce_small(Channel channel, Span buffer, Limit limit);
+  // What workers tell each other: `record`, bytes of the host, becomes the merge of all ranks'
+  // records, in their order. O(log N) steps, in which latency is all that counts. `merge` must
+  // outlive the task; with one rank it is not called.
+  Task<> combine(Channel channel, Span record, const Merge& merge, Limit limit);
 
   Task<> broadcast(Channel channel, Span buffer, int root, Limit limit);
   Task<> barrier(Channel channel, Limit limit);
@@ -202,11 +217,16 @@ class Fabric {
   };
 
  protected:
+  // The part of allocate() that is about memory of the host.
+  virtual std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) {
+    return allocate_on_heap_of(type, count);
+  }
+
   // The collectives, called in turn and only when size() > 1. The defaults use the primitives.
   virtual Task<> run_reduce_scatter(const Operation& operation, Span buffer);
   virtual Task<> run_all_gather(const Operation& operation, Span buffer);
   virtual Task<> run_all_reduce(const Operation& operation, Span buffer);
-  virtual Task<> run_all_reduce_small(const Operation& operation, Span buffer);
+  virtual Task<> run_combine(const Operation& operation, Span record, const Merge& merge);
   virtual Task<> run_broadcast(const Operation& operation, Span buffer, int root);
 
   // One direction between this rank and a peer on one channel. Messages pass one after the other;
@@ -218,9 +238,10 @@ class Fabric {
     const int peer;
     const Channel channel;
     const bool outgoing;
-    std::uint64_t begun = 0;    // messages so far
-    std::uint64_t serving = 0;  // number of the one whose turn it is, from 0
-    std::string broken;         // which operation did not end well
+    std::uint64_t begun = 0;                      // messages so far
+    std::uint64_t serving = 0;                    // number of the one whose turn it is, from 0
+    std::string broken;                           // which operation did not end well
+    std::vector<std::unique_ptr<Memory>> staged;  // what is sent of memory that peers cannot reach
     Signal changed;
   };
 
@@ -261,6 +282,10 @@ class Fabric {
   Task<> in_turn(Operation operation, Task<> body);
   Task<> in_turn(const Operation& operation, Line& line, std::uint64_t number);
   Task<> deliver(Operation operation, int peer, std::unique_ptr<Memory> message);
+  class Staging;
+  Task<> send_staged(const Operation& operation, Line& line, Span data);
+  Task<> take_staged(const Operation& operation, Line& line, Span into, Combine combine);
+  void keep_until(Mark mark, std::unique_ptr<Memory> memory);
   void give_up(Line& line, const Operation& operation);
   void give_up_sends(const Operation& operation);
 
@@ -270,6 +295,13 @@ class Fabric {
   Channel next_channels_ = kChannelBlock;
   std::vector<std::unique_ptr<Turns>> turns_;  // by channel
   Lines outgoing_, incoming_;
+
+  // Memory of the host that work on the queue still uses.
+  struct Kept {
+    Mark mark;
+    std::unique_ptr<Memory> memory;
+  };
+  std::vector<Kept> kept_;
 };
 
 }  // namespace skein

@@ -7,10 +7,6 @@
 namespace skein {
 namespace {
 
-std::unique_ptr<Memory> packed_memory(Fabric& fabric, Span like, std::size_t count) {
-  return like.device == Device::absent ? allocate_absent(count) : fabric.allocate(count);
-}
-
 class HalfExchange {
  public:
   HalfExchange(Fabric& fabric, const Operation& operation, Span buffer)
@@ -19,16 +15,16 @@ class HalfExchange {
   // Each peer gets its own shard of this rank's values.
   Task<> scatter() {
     const int ahead = static_cast<int>(fabric_.chunking().ahead);
-    const std::size_t largest = packed_count(shard(buffer_.count, fabric_.size(), 0).count);
+    const std::size_t largest = shard(buffer_.count, fabric_.size(), 0).count;
     std::vector<std::unique_ptr<Memory>> copies;
     for (int i = 0; i < std::min(ahead, fabric_.size() - 1); ++i)
-      copies.push_back(packed_memory(fabric_, buffer_, largest));
+      copies.push_back(fabric_.allocate_like(buffer_, largest, Type::bf16));
     for (int round = 1; round < fabric_.size(); ++round) {
       if (round > ahead) co_await fabric_.finish_sends(operation_, target(round - ahead));
       const Span values = part(target(round));
       if (values.count == 0) continue;
-      const Span packed = copies[static_cast<std::size_t>(round) % copies.size()]->span().at(
-          {0, packed_count(values.count)});
+      const Span packed =
+          copies[static_cast<std::size_t>(round) % copies.size()]->span().at({0, values.count});
       to_bf16(packed, values);
       co_await fabric_.start_send(operation_, target(round), packed);
     }
@@ -38,7 +34,7 @@ class HalfExchange {
   Task<> add_arrivals() {
     const Span own = part(fabric_.rank());
     if (own.count == 0) co_return;
-    const auto memory = packed_memory(fabric_, buffer_, packed_count(own.count));
+    const auto memory = fabric_.allocate_like(buffer_, own.count, Type::bf16);
     for (int round = 1; round < fabric_.size(); ++round) {
       co_await fabric_.receive_into(operation_, source(round), memory->span(), Combine::copy);
       add_bf16(own, memory->span());
@@ -50,7 +46,7 @@ class HalfExchange {
     const Span own = part(fabric_.rank());
     if (own.count == 0) co_return;
     const int ahead = static_cast<int>(fabric_.chunking().ahead);
-    const auto memory = packed_memory(fabric_, buffer_, packed_count(own.count));
+    const auto memory = fabric_.allocate_like(buffer_, own.count, Type::bf16);
     to_bf16(memory->span(), own);
     from_bf16(own, memory->span());
     for (int round = 1; round < fabric_.size(); ++round) {
@@ -61,12 +57,12 @@ class HalfExchange {
   }
 
   Task<> take_arrivals() {
-    const std::size_t largest = packed_count(shard(buffer_.count, fabric_.size(), 0).count);
-    const auto memory = packed_memory(fabric_, buffer_, largest);
+    const std::size_t largest = shard(buffer_.count, fabric_.size(), 0).count;
+    const auto memory = fabric_.allocate_like(buffer_, largest, Type::bf16);
     for (int round = 1; round < fabric_.size(); ++round) {
       const Span values = part(source(round));
       if (values.count == 0) continue;
-      const Span packed = memory->span().at({0, packed_count(values.count)});
+      const Span packed = memory->span().at({0, values.count});
       co_await fabric_.receive_into(operation_, source(round), packed, Combine::copy);
       from_bf16(values, packed);
     }

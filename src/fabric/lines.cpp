@@ -71,15 +71,82 @@ Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t num
   }
 }
 
+// A copy in memory of the host for what is on a device. Work on the queue may use it longer than
+// whoever made it is there: then the fabric keeps it.
+class Fabric::Staging {
+ public:
+  Staging(Fabric& fabric, Span like)
+      : fabric_(fabric), memory_(fabric.allocate_on_host(like.count, like.type)) {}
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    if (memory_ && !reached(mark_)) fabric_.keep_until(std::move(mark_), std::move(memory_));
+  }
+
+  Span span() const { return memory_->span(); }
+  void used_on(Queue& queue) { mark_ = queue.record(); }
+  const Mark& mark() const { return mark_; }
+  std::unique_ptr<Memory> release() { return std::move(memory_); }
+
+ private:
+  Fabric& fabric_;
+  std::unique_ptr<Memory> memory_;
+  Mark mark_;
+};
+
+void Fabric::keep_until(Mark mark, std::unique_ptr<Memory> memory) {
+  std::erase_if(kept_, [](const Kept& each) { return reached(each.mark); });
+  kept_.push_back({std::move(mark), std::move(memory)});
+}
+
+// A message leaves when the host has it.
+Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
+  constexpr std::size_t kMostStaged = 8;
+  if (line.staged.size() >= kMostStaged) {
+    co_await wait_until_taken(operation, line);
+    line.staged.clear();
+  }
+  Staging staging(*this, data);
+  copy(staging.span(), data);
+  staging.used_on(*loop_.queue());
+  co_await until_reached(loop_, staging.mark());
+  check_open(operation, line);
+  const Span copied = staging.span();
+  line.staged.push_back(staging.release());
+  while (!try_post(operation, line, copied)) {
+    co_await wait_for_room(operation, line);
+    check_open(operation, line);
+  }
+}
+
+// What has arrived goes to the device behind whatever is on its queue.
+Task<> Fabric::take_staged(const Operation& operation, Line& line, Span into, Combine combine) {
+  Staging staging(*this, into);
+  co_await take(operation, line, staging.span(), Combine::copy);
+  Queue& queue = *loop_.queue();
+  if (combine == Combine::copy) {
+    copy(into, staging.span());
+  } else {
+    const auto arrived = queue.allocate(into.count, into.type);
+    copy(arrived->span(), staging.span());
+    add(into, arrived->span());
+  }
+  staging.used_on(queue);
+}
+
 Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
   Line& line = this->line(peer, operation.channel, true);
   check_open(operation, line);
   const std::uint64_t number = line.begun++;
   Passage passage(*this, line, operation);
   if (number != line.serving) co_await in_turn(operation, line, number);
-  while (!try_post(operation, line, data)) {
-    co_await wait_for_room(operation, line);
-    check_open(operation, line);
+  if (data.device.kind == Device::gpu) {
+    co_await send_staged(operation, line, data);
+  } else {
+    while (!try_post(operation, line, data)) {
+      co_await wait_for_room(operation, line);
+      check_open(operation, line);
+    }
   }
   ++line.serving;
   passage.succeeded = true;
@@ -89,10 +156,14 @@ Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
 Task<> Fabric::finish_sends(const Operation& operation, int peer) {
   Line& line = this->line(peer, operation.channel, true);
   check_open(operation, line);
-  if (all_taken(line)) co_return;
-  Passage passage(*this, line, operation);
-  co_await wait_until_taken(operation, line);
-  passage.succeeded = true;
+  if (!all_taken(line)) {
+    Passage passage(*this, line, operation);
+    const std::uint64_t all = line.serving;
+    co_await wait_until_taken(operation, line);
+    passage.succeeded = true;
+    if (line.serving != all) co_return;
+  }
+  line.staged.clear();
 }
 
 Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Combine combine) {
@@ -101,7 +172,10 @@ Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Com
   const std::uint64_t number = line.begun++;
   Passage passage(*this, line, operation);
   if (number != line.serving) co_await in_turn(operation, line, number);
-  co_await take(operation, line, into, combine);
+  if (into.device.kind == Device::gpu)
+    co_await take_staged(operation, line, into, combine);
+  else
+    co_await take(operation, line, into, combine);
   ++line.serving;
   passage.succeeded = true;
   line.changed.notify_all();
@@ -152,7 +226,8 @@ Task<> Fabric::deliver(Operation operation, int peer, std::unique_ptr<Memory> me
 }
 
 void Fabric::send_and_forget(Channel channel, int peer, Span data) {
-  auto message = allocate_on_heap(data.count);
+  SKEIN_CHECK(data.device == Device::cpu, "only memory of the host is sent and forgotten");
+  auto message = allocate_on_heap_of(data.type, data.count);
   copy(message->span(), data);
   loop_.spawn(deliver({"send", channel, 0, kNever}, peer, std::move(message)));
 }

@@ -1,7 +1,6 @@
 #include "fabric/survivors.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/packed.h"
 #include "kernels/kernels.h"
@@ -13,23 +12,20 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{1} << 18;
 
 // Flags of ranks follow what a notice begins with, as bits.
-constexpr std::size_t kFlagsPerFloat = 32;
+constexpr std::size_t kFlagsPerByte = 8;
 
-std::size_t flag_floats(std::size_t ranks) { return (ranks + kFlagsPerFloat - 1) / kFlagsPerFloat; }
+std::size_t flag_bytes(std::size_t ranks) { return (ranks + kFlagsPerByte - 1) / kFlagsPerByte; }
 
-void put_flags(Span parts, const std::vector<bool>& flags) {
-  std::vector<std::uint32_t> bits(parts.count);
+void put_flags(std::span<std::byte> into, const std::vector<bool>& flags) {
+  std::ranges::fill(into, std::byte{});
   for (std::size_t i = 0; i < flags.size(); ++i)
-    if (flags[i]) bits[i / kFlagsPerFloat] |= std::uint32_t{1} << (i % kFlagsPerFloat);
-  std::memcpy(parts.data, bits.data(), parts.bytes());
+    if (flags[i]) into[i / kFlagsPerByte] |= std::byte{1} << (i % kFlagsPerByte);
 }
 
-std::vector<bool> get_flags(Span parts, std::size_t ranks) {
-  std::vector<std::uint32_t> bits(parts.count);
-  std::memcpy(bits.data(), parts.data, parts.bytes());
+std::vector<bool> get_flags(std::span<const std::byte> from, std::size_t ranks) {
   std::vector<bool> flags(ranks);
   for (std::size_t i = 0; i < ranks; ++i)
-    flags[i] = (bits[i / kFlagsPerFloat] >> (i % kFlagsPerFloat) & 1U) != 0;
+    flags[i] = (from[i / kFlagsPerByte] >> (i % kFlagsPerByte) & std::byte{1}) != std::byte{};
   return flags;
 }
 
@@ -41,7 +37,9 @@ struct Survivors::Notice {
   Word word;
   std::uint8_t unused[7];
 
-  static Notice of(Span message) { return unpack<Notice>(message.at({0, kPacked<Notice>})); }
+  static Notice of(std::span<const std::byte> message) {
+    return unpack<Notice>(message.first(sizeof(Notice)));
+  }
 };
 
 Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
@@ -54,7 +52,7 @@ Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
 }
 
 std::size_t Survivors::notice_size() const {
-  return kPacked<Notice> + 2 * flag_floats(living_.size());
+  return sizeof(Notice) + 2 * flag_bytes(living_.size());
 }
 
 std::vector<int> Survivors::lost() const {
@@ -115,23 +113,33 @@ Task<int> Survivors::mean(Span values, Deadline deadline) { return reduce(values
 
 Task<int> Survivors::reduce(Span values, Deadline deadline, bool divide) {
   const Duration patience = deadline - fabric_.loop().now();
+  const Take take = [](Span block, Span theirs) { add(block, theirs); };
   std::ptrdiff_t count = 1;
   for (std::size_t offset = 0; offset == 0 || offset < values.count; offset += kBlock) {
     const Span block = values.at({offset, std::min(kBlock, values.count - offset)});
-    co_await reduce_block(block, patience);
+    co_await reduce_block(block, patience, take);
     count = std::count(contributors_.begin(), contributors_.end(), true);
     if (divide && count > 1) scale(block, static_cast<float>(1 / static_cast<double>(count)));
   }
   co_return static_cast<int>(count);
 }
 
-Task<> Survivors::reduce_block(Span block, Duration patience) {
+Task<int> Survivors::combine(Span record, const Merge& merge, Deadline deadline) {
+  SKEIN_CHECK(record.bytes() <= kBlock * sizeof(float), "a record of {} bytes", record.bytes());
+  const Take take = [&merge](Span block, Span theirs) {
+    merge(block.host_bytes(), theirs.host_bytes());
+  };
+  co_await reduce_block(record, deadline - fabric_.loop().now(), take);
+  co_return static_cast<int>(std::count(contributors_.begin(), contributors_.end(), true));
+}
+
+Task<> Survivors::reduce_block(Span block, Duration patience, const Take& take) {
   ++number_;
   for (;;) {
     if (!heed_expulsions()) co_return;
     const int root = lowest();
     if (root == fabric_.rank()) {
-      co_await lead(block, patience);
+      co_await lead(block, patience, take);
       co_return;
     }
     const bool ended = co_await follow(root, block, patience);
@@ -140,12 +148,16 @@ Task<> Survivors::reduce_block(Span block, Duration patience) {
   }
 }
 
-Span Survivors::inbox(Span block, std::size_t count) const {
-  return block.device == Device::absent ? Span{nullptr, count, Device::absent}
-                                        : inbox_->span().at({0, count});
+// Room for what a peer sends, of the kind of this rank's own block.
+Span Survivors::inbox(Span block, std::size_t count) {
+  if (block.device == Device::absent) return {nullptr, count, block.device, block.type};
+  const std::size_t room = kBlock * sizeof(float) / size_of(block.type);
+  if (!inbox_ || inbox_->span().type != block.type || inbox_->span().device != block.device)
+    inbox_ = fabric_.allocate_like(block, room, block.type);
+  return inbox_->span().at({0, count});
 }
 
-Task<> Survivors::lead(Span block, Duration patience) {
+Task<> Survivors::lead(Span block, Duration patience, const Take& take) {
   const Deadline deadline = fabric_.loop().now() + longest_wait(fabric_.rank(), patience);
   std::fill(contributors_.begin(), contributors_.end(), false);
   contributors_[static_cast<std::size_t>(fabric_.rank())] = true;
@@ -155,7 +167,7 @@ Task<> Survivors::lead(Span block, Duration patience) {
     try {
       const bool here = co_await contributed(peer, block, deadline, patience);
       if (!here) continue;
-      add(block, inbox(block, block.count));
+      take(block, inbox(block, block.count));
       contributors_[static_cast<std::size_t>(peer)] = true;
     } catch (const IoError&) {
       silent.push_back(peer);
@@ -171,10 +183,10 @@ Task<> Survivors::lead(Span block, Duration patience) {
 Task<> Survivors::hear_from_the_lost(std::vector<int> peers) {
   for (const int peer : peers) {
     if (left_behind_ || fabric_.expelled(peer)) continue;
-    const auto notice = allocate_on_heap(notice_size());
+    std::vector<std::byte> notice(notice_size());
     try {
-      co_await fabric_.receive(down_, peer, notice->span(), fabric_.loop().now());
-      left_behind_ = Notice::of(notice->span()).word == Word::out;
+      co_await fabric_.receive(down_, peer, message_of(notice), fabric_.loop().now());
+      left_behind_ = Notice::of(notice).word == Word::out;
     } catch (const IoError&) {  // nothing from there
     }
   }
@@ -187,38 +199,40 @@ Task<bool> Survivors::contributed(int peer, Span block, Deadline deadline, Durat
   for (;;) {
     auto announced = announced_.find(peer);
     if (announced == announced_.end()) {
-      const auto header = allocate_on_heap(kPacked<Header>);
-      co_await fabric_.receive(up_, peer, header->span(), deadline);
-      announced = announced_.emplace(peer, unpack<Header>(header->span())).first;
+      Header header{};
+      co_await fabric_.receive(up_, peer, message_in(header), deadline);
+      announced = announced_.emplace(peer, header).first;
     }
-    const auto [number, size] = announced->second;
+    const auto [number, bytes] = announced->second;
     if (number > number_) co_return false;
-    if (size < 0 || size > static_cast<std::int64_t>(kBlock))
+    const std::int64_t size = static_cast<std::int64_t>(size_of(block.type));
+    if (bytes < 0 || bytes > static_cast<std::int64_t>(kBlock * sizeof(float)) || bytes % size != 0)
       throw IoError("a sum over survivors: a peer sends more than a block", peer);
-    if (!inbox_ && block.device != Device::absent) inbox_ = allocate_on_heap(kBlock);
     deadline = std::max(deadline, fabric_.loop().now() + patience);
-    co_await fabric_.receive(up_, peer, inbox(block, static_cast<std::size_t>(size)), deadline);
+    co_await fabric_.receive(up_, peer, inbox(block, static_cast<std::size_t>(bytes / size)),
+                             deadline);
     announced_.erase(peer);
     if (number == number_) co_return true;
     // A block that this rank has behind it: the peer keeps what it has of it.
-    const auto notice = fabric_.allocate(notice_size());
-    write_notice(notice->span(), Word::missed, number);
-    co_await fabric_.send(down_, peer, notice->span(), deadline);
+    const std::vector<std::byte> notice = make_notice(Word::missed, number);
+    co_await fabric_.send(down_, peer, message_of(notice), deadline);
   }
 }
 
-void Survivors::write_notice(Span notice, Word word, std::int64_t number) const {
-  const std::size_t flags = flag_floats(living_.size());
-  pack(notice.at({0, kPacked<Notice>}), Notice{number, word, {}});
-  put_flags(notice.at({kPacked<Notice>, flags}), contributors_);
-  put_flags(notice.at({kPacked<Notice> + flags, flags}), living_);
+std::vector<std::byte> Survivors::make_notice(Word word, std::int64_t number) const {
+  std::vector<std::byte> notice(notice_size());
+  const std::span all(notice);
+  const std::size_t flags = flag_bytes(living_.size());
+  pack(all.first(sizeof(Notice)), Notice{number, word, {}});
+  put_flags(all.subspan(sizeof(Notice), flags), contributors_);
+  put_flags(all.last(flags), living_);
+  return notice;
 }
 
 // All answers leave at once; then each is waited for.
 Task<> Survivors::answer(Span block, Deadline deadline) {
   if (fabric_.size() == 1) co_return;
-  const auto notice = fabric_.allocate(notice_size());
-  write_notice(notice->span(), Word::sum, number_);
+  const std::vector<std::byte> notice = make_notice(Word::sum, number_);
   agreed_ = living_;
   const Operation operation{"send", down_, 0, deadline};
   std::vector<std::pair<int, std::unique_ptr<Fabric::Sending>>> open;
@@ -227,7 +241,7 @@ Task<> Survivors::answer(Span block, Deadline deadline) {
     if (!contributors_[static_cast<std::size_t>(peer)]) continue;
     auto sending = std::make_unique<Fabric::Sending>(fabric_, operation, peer);
     try {
-      co_await sending->start(notice->span());
+      co_await sending->start(message_of(notice));
       co_await sending->start(block);
       open.emplace_back(peer, std::move(sending));
     } catch (const IoError&) {
@@ -254,30 +268,27 @@ void Survivors::tell_the_lost() {
     const auto at = static_cast<std::size_t>(peer);
     if (living_[at] || told_[at]) continue;
     told_[at] = true;
-    const auto notice = allocate_on_heap(notice_size());
-    write_notice(notice->span(), Word::out, number_);
-    fabric_.send_and_forget(down_, peer, notice->span());
+    fabric_.send_and_forget(down_, peer, message_of(make_notice(Word::out, number_)));
   }
 }
 
 // Whether this block is over for this rank; else the root is lost.
 Task<bool> Survivors::follow(int root, Span block, Duration patience) {
   const Deadline deadline = fabric_.loop().now() + longest_wait(root, patience);
-  const auto header = fabric_.allocate(kPacked<Header>);
-  pack(header->span(), Header{number_, static_cast<std::int64_t>(block.count)});
-  const auto notice = allocate_on_heap(notice_size());
+  Header header{number_, static_cast<std::int64_t>(block.bytes())};
+  std::vector<std::byte> notice(notice_size());
   // A root that has lost this rank takes nothing from it, but has left it a word.
   try {
-    co_await fabric_.send(up_, root, header->span(), deadline);
+    co_await fabric_.send(up_, root, message_in(header), deadline);
     co_await fabric_.send(up_, root, block, deadline);
   } catch (const IoError&) {
   }
   try {
-    co_await fabric_.receive(down_, root, notice->span(), deadline);
-    const Word word = Notice::of(notice->span()).word;
+    co_await fabric_.receive(down_, root, message_of(notice), deadline);
+    const Word word = Notice::of(notice).word;
     if (word == Word::sum) {
       co_await fabric_.receive(down_, root, block, deadline);
-      take(notice->span());
+      hear(notice);
     } else if (word == Word::out) {
       left_behind_ = true;
       end_alone();
@@ -292,10 +303,10 @@ Task<bool> Survivors::follow(int root, Span block, Duration patience) {
 }
 
 // Whom the root has lost, all have lost.
-void Survivors::take(Span notice) {
-  const std::size_t flags = flag_floats(living_.size());
-  contributors_ = get_flags(notice.at({kPacked<Notice>, flags}), living_.size());
-  const auto living = get_flags(notice.at({kPacked<Notice> + flags, flags}), living_.size());
+void Survivors::hear(std::span<const std::byte> notice) {
+  const std::size_t flags = flag_bytes(living_.size());
+  contributors_ = get_flags(notice.subspan(sizeof(Notice), flags), living_.size());
+  const auto living = get_flags(notice.last(flags), living_.size());
   for (int rank = 0; rank < fabric_.size(); ++rank)
     if (!living[static_cast<std::size_t>(rank)]) lose(rank);
   agreed_ = living;

@@ -1,6 +1,7 @@
 // Sums over those workers that still live, where a collective would fail with the first that died.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -41,6 +42,9 @@ class Survivors {
   // The same, divided by how many contributed, for each block.
   Task<int> mean(Span values, Deadline deadline);
 
+  // Fabric::combine over the living. A record is at most 1 MiB.
+  Task<int> combine(Span record, const Merge& merge, Deadline deadline);
+
   // Whether the others have gone on without this worker, which had not come in time: it is alone
   // since, and what it computes is no concern of theirs.
   bool left_behind() const { return left_behind_ || fabric_.expelled(fabric_.rank()); }
@@ -53,26 +57,29 @@ class Survivors {
 
   // What announces a block on the way up.
   struct Header {
-    std::int64_t number, size;
+    std::int64_t number, bytes;
   };
   struct Notice;
 
+  // Takes a peer's block into the own one.
+  using Take = std::function<void(Span block, Span theirs)>;
+
   Task<int> reduce(Span values, Deadline deadline, bool divide);
-  Task<> reduce_block(Span block, Duration patience);
-  Task<> lead(Span block, Duration patience);
+  Task<> reduce_block(Span block, Duration patience, const Take& take);
+  Task<> lead(Span block, Duration patience, const Take& take);
   Task<bool> contributed(int peer, Span block, Deadline deadline, Duration patience);
   Task<> hear_from_the_lost(std::vector<int> peers);
   bool heed_expulsions();
   Task<> answer(Span block, Deadline deadline);
   void tell_the_lost();
   Task<bool> follow(int root, Span block, Duration patience);
-  void take(Span notice);
+  void hear(std::span<const std::byte> notice);
   std::size_t notice_size() const;
-  void write_notice(Span notice, Word word, std::int64_t number) const;
+  std::vector<std::byte> make_notice(Word word, std::int64_t number) const;
   void end_alone();
   int lowest() const;
   Duration longest_wait(int root, Duration patience) const;
-  Span inbox(Span block, std::size_t count) const;
+  Span inbox(Span block, std::size_t count);
 
   Fabric& fabric_;
   Channel up_, down_;

@@ -8,11 +8,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/exact_count.h"
 #include "skein/error.h"
 
 namespace skein {
 namespace {
+
+// What every reader of JSON holds exactly.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 53;
 
 using Json = nlohmann::json;
 

@@ -1,18 +1,14 @@
 // Values as bfloat16 on their way: the upper half of a float32, rounded to nearest, ties to even.
 //
 // Infinities stay, what is too large becomes one, NaN stays NaN, subnormal numbers are rounded like
-// others. The relative error of a normal number is at most 2^-8. A packed span holds two values per
-// float: opaque bits that only these functions read. Spans do not overlap.
+// others. The relative error of a normal number is at most 2^-8. Spans do not overlap.
 #pragma once
 
 #include "core/span.h"
 
 namespace skein {
 
-// Floats that a packed span of `values` values has.
-constexpr std::size_t packed_count(std::size_t values) { return (values + 1) / 2; }
-
-// Each requires packed.count == packed_count(values.count).
+// `packed` is of Type::bf16 and has as many elements as the values.
 void to_bf16(Span packed, Span values);
 void from_bf16(Span values, Span packed);
 void add_bf16(Span values, Span packed);  // values += packed

@@ -31,6 +31,10 @@ SKEIN_CLONES void add_loop(float* __restrict y, const float* __restrict x, std::
   for (std::size_t i = 0; i < count; ++i) y[i] += x[i];
 }
 
+SKEIN_CLONES void raise_loop(float* y, float least, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) y[i] = y[i] < least ? least : y[i];
+}
+
 SKEIN_CLONES void axpy_loop(float* __restrict y, float a, const float* __restrict x,
                             std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) y[i] += a * x[i];
@@ -184,11 +188,20 @@ void copy_part(float* dst, const float* src, Range part, bool past_the_caches) {
 }  // namespace
 
 void copy(Span dst, Span src) {
-  const std::size_t count = common_count(dst, src);
+  if (dst.device != src.device &&
+      (dst.device.kind == Device::gpu || src.device.kind == Device::gpu)) {
+    SKEIN_CHECK(dst.type == src.type && dst.count == src.count,
+                "a copy of {} elements to {}, or of another type", src.count, dst.count);
+    return device_of(dst.device.kind == Device::gpu ? dst : src)->copy(dst, src);
+  }
+  check_operands(dst.type, dst, src);
+  if (DeviceKernels* const device = device_of(dst)) return device->copy(dst, src);
+  const std::size_t count = host_count(dst);
   if (count == 0) return;
+  if (dst.type != Type::f32) return static_cast<void>(std::memcpy(dst.data, src.data, dst.bytes()));
   const bool stream = count >= kStreamFloats;
   parallel(count, [=](Range part) {
-    copy_part(dst.data, src.data, part, stream);
+    copy_part(floats(dst), floats(src), part, stream);
     if (stream) stream_fence();
   });
 }
@@ -196,99 +209,139 @@ void copy(Span dst, Span src) {
 // Block by block: the second copy finds its source in the cache.
 void copy_to_both(Span one, Span two, Span src) {
   constexpr std::size_t kBlock = 2048;
-  const std::size_t count = common_count(one, two, src);
+  check_operands(Type::f32, one, two, src);
+  if (DeviceKernels* const device = device_of(one)) {
+    device->copy(one, src);
+    return device->copy(two, src);
+  }
+  const std::size_t count = host_count(src);
   const bool stream = count >= kStreamFloats;
   parallel(count, [=](Range part) {
     for (std::size_t at = part.offset; at < part.end(); at += kBlock) {
       const Range block{at, std::min(kBlock, part.end() - at)};
-      copy_part(one.data, src.data, block, stream);
-      copy_part(two.data, src.data, block, stream);
+      copy_part(floats(one), floats(src), block, stream);
+      copy_part(floats(two), floats(src), block, stream);
     }
     if (stream) stream_fence();
   });
 }
 
 void copy_scaled(Span dst, float a, Span src) {
-  parallel(common_count(dst, src), [=](Range part) {
-    copy_scaled_loop(dst.data + part.offset, a, src.data + part.offset, part.count);
+  check_operands(Type::f32, dst, src);
+  if (DeviceKernels* const device = device_of(dst)) return device->copy_scaled(dst, a, src);
+  parallel(host_count(dst), [=](Range part) {
+    copy_scaled_loop(floats(dst) + part.offset, a, floats(src) + part.offset, part.count);
   });
 }
 
 void fill(Span dst, float value) {
-  const std::size_t count = common_count(dst);
+  check_operands(Type::f32, dst);
+  if (DeviceKernels* const device = device_of(dst)) return device->fill(dst, value);
+  const std::size_t count = host_count(dst);
   if (count == 0) return;
   // Processors clear memory without reading it first; bench_kernels shows the difference.
   const bool zero = std::bit_cast<std::uint32_t>(value) == 0;
   parallel(count, [=](Range part) {
-    float* const to = dst.data + part.offset;
+    float* const to = floats(dst) + part.offset;
     zero ? static_cast<void>(std::memset(to, 0, part.count * sizeof(float)))
          : fill_loop(to, value, part.count);
   });
 }
 
 void scale(Span y, float a) {
-  parallel(common_count(y), [=](Range part) { scale_loop(y.data + part.offset, a, part.count); });
+  check_operands(Type::f32, y);
+  if (DeviceKernels* const device = device_of(y)) return device->scale(y, a);
+  parallel(host_count(y), [=](Range part) { scale_loop(floats(y) + part.offset, a, part.count); });
 }
 
 void add(Span y, Span x) {
-  parallel(common_count(y, x),
-           [=](Range part) { add_loop(y.data + part.offset, x.data + part.offset, part.count); });
+  check_operands(Type::f32, y, x);
+  if (DeviceKernels* const device = device_of(y)) return device->add(y, x);
+  parallel(host_count(y), [=](Range part) {
+    add_loop(floats(y) + part.offset, floats(x) + part.offset, part.count);
+  });
 }
 
 void axpy(Span y, float a, Span x) {
-  parallel(common_count(y, x), [=](Range part) {
-    axpy_loop(y.data + part.offset, a, x.data + part.offset, part.count);
+  check_operands(Type::f32, y, x);
+  if (DeviceKernels* const device = device_of(y)) return device->axpy(y, a, x);
+  parallel(host_count(y), [=](Range part) {
+    axpy_loop(floats(y) + part.offset, a, floats(x) + part.offset, part.count);
   });
+}
+
+void raise_to(Span y, float least) {
+  check_operands(Type::f32, y);
+  if (DeviceKernels* const device = device_of(y)) return device->raise_to(y, least);
+  parallel(host_count(y),
+           [=](Range part) { raise_loop(floats(y) + part.offset, least, part.count); });
 }
 
 void sum(Span dst, std::span<const float* const> sources) {
   SKEIN_CHECK(!sources.empty(), "a sum of no vectors");
-  const std::size_t count = common_count(dst);
+  SKEIN_CHECK(dst.device.kind != Device::gpu, "a kernel of the host was given memory of a device");
+  check_operands(Type::f32, dst);
+  const std::size_t count = host_count(dst);
   const auto later = sources.subspan(1);
   Gather gather = Gather::in_dst;
-  if (std::find(later.begin(), later.end(), dst.data) != later.end())
+  if (std::find(later.begin(), later.end(), floats(dst)) != later.end())
     gather = Gather::apart;
-  else if (count >= kStreamFloats && sources[0] != dst.data)
+  else if (count >= kStreamFloats && sources[0] != floats(dst))
     gather = Gather::to_stream;
-  parallel(count,
-           [&](Range part) { sum_loop(dst.data, sources.data(), sources.size(), part, gather); });
+  parallel(count, [&](Range part) {
+    sum_loop(floats(dst), sources.data(), sources.size(), part, gather);
+  });
 }
 
 void add_difference(Span x, Span a, Span s) {
-  parallel(common_count(x, a, s), [=](Range part) {
-    add_difference_loop(x.data + part.offset, a.data + part.offset, s.data + part.offset,
+  check_operands(Type::f32, x, a, s);
+  if (DeviceKernels* const device = device_of(x)) return device->add_difference(x, a, s);
+  parallel(host_count(x), [=](Range part) {
+    add_difference_loop(floats(x) + part.offset, floats(a) + part.offset, floats(s) + part.offset,
                         part.count);
   });
 }
 
 void mix(Span x, Span y, float c, float s) {
-  parallel(common_count(x, y), [=](Range part) {
-    mix_loop(x.data + part.offset, y.data + part.offset, c, s, part.count);
+  check_operands(Type::f32, x, y);
+  if (DeviceKernels* const device = device_of(x)) return device->mix(x, y, c, s);
+  parallel(host_count(x), [=](Range part) {
+    mix_loop(floats(x) + part.offset, floats(y) + part.offset, c, s, part.count);
   });
 }
 
-double squared_norm(Span x) {
-  return added_up_by_pieces(common_count(x), [=](Lanes& lanes, Range part) {
-    squared_norm_loop(lanes.data(), x.data + part.offset, part.count);
+Figure squared_norm(Span x) {
+  check_operands(Type::f32, x);
+  if (DeviceKernels* const device = device_of(x)) return device->squared_norm(x);
+  return added_up_by_pieces(host_count(x), [=](Lanes& lanes, Range part) {
+    squared_norm_loop(lanes.data(), floats(x) + part.offset, part.count);
   });
 }
 
-double squared_distance(Span x, Span y) {
-  return added_up_by_pieces(common_count(x, y), [=](Lanes& lanes, Range part) {
-    squared_distance_loop(lanes.data(), x.data + part.offset, y.data + part.offset, part.count);
+Figure squared_distance(Span x, Span y) {
+  check_operands(Type::f32, x, y);
+  if (DeviceKernels* const device = device_of(x)) return device->squared_distance(x, y);
+  return added_up_by_pieces(host_count(x), [=](Lanes& lanes, Range part) {
+    squared_distance_loop(lanes.data(), floats(x) + part.offset, floats(y) + part.offset,
+                          part.count);
   });
 }
 
-double move_by_mean(Span x, float a, Span sum, Span s) {
-  return added_up_by_pieces(common_count(x, sum, s), [=](Lanes& lanes, Range part) {
-    move_by_mean_loop(lanes.data(), x.data + part.offset, a, sum.data + part.offset,
-                      s.data + part.offset, part.count);
+Figure move_by_mean(Span x, float a, Span sum, Span s) {
+  check_operands(Type::f32, x, sum, s);
+  if (DeviceKernels* const device = device_of(x)) return device->move_by_mean(x, a, sum, s);
+  return added_up_by_pieces(host_count(x), [=](Lanes& lanes, Range part) {
+    move_by_mean_loop(lanes.data(), floats(x) + part.offset, a, floats(sum) + part.offset,
+                      floats(s) + part.offset, part.count);
   });
 }
 
-double become_mean(Span x, float a, Span sum) {
-  return added_up_by_pieces(common_count(x, sum), [=](Lanes& lanes, Range part) {
-    become_mean_loop(lanes.data(), x.data + part.offset, a, sum.data + part.offset, part.count);
+Figure become_mean(Span x, float a, Span sum) {
+  check_operands(Type::f32, x, sum);
+  if (DeviceKernels* const device = device_of(x)) return device->become_mean(x, a, sum);
+  return added_up_by_pieces(host_count(x), [=](Lanes& lanes, Range part) {
+    become_mean_loop(lanes.data(), floats(x) + part.offset, a, floats(sum) + part.offset,
+                     part.count);
   });
 }
 

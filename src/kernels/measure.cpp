@@ -29,7 +29,8 @@ std::vector<KernelCase> kernel_cases() {
                                .epsilon = kSmall,
                                .step_size = kSmall};
   const auto sum_of = [](const Vectors& v, std::size_t count) {
-    const std::array<const float*, 4> sources{v[1].data, v[2].data, v[3].data, v[4].data};
+    const std::array<const float*, 4> sources{v[1].host().data(), v[2].host().data(),
+                                              v[3].host().data(), v[4].host().data()};
     sum(v[0], std::span(sources).first(count));
   };
   return {
@@ -49,7 +50,7 @@ std::vector<KernelCase> kernel_cases() {
       {"squared_norm", 1,
        // The result must be used, or the call is not made.
        [](const Vectors& v) {
-         v[5][0] = static_cast<float>(squared_norm(v[0])) > 0 ? 1.0F : 0.5F;
+         v[5].host()[0] = static_cast<float>(squared_norm(v[0])) > 0 ? 1.0F : 0.5F;
        }},
       {"sgd_update", 4, [=](const Vectors& v) { sgd_update(v[0], v[1], sgd); }},
       {"sgd_update, momentum", 6, [=](const Vectors& v) { sgd_update(v[0], v[1], v[2], sgd); }},

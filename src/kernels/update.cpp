@@ -53,25 +53,35 @@ SKEIN_CLONES void adamw_loop(float* __restrict p, float* __restrict g, float* __
 }  // namespace
 
 void sgd_update(Span parameters, Span gradients, const SgdFactors& factors) {
-  parallel(common_count(parameters, gradients), [=](Range part) {
-    sgd_loop(parameters.data + part.offset, gradients.data + part.offset, factors, part.count);
+  check_operands(Type::f32, parameters, gradients);
+  if (DeviceKernels* const device = device_of(parameters))
+    return device->sgd_update(parameters, gradients, factors);
+  parallel(host_count(parameters), [=](Range part) {
+    sgd_loop(floats(parameters) + part.offset, floats(gradients) + part.offset, factors,
+             part.count);
   });
 }
 
 void sgd_update(Span parameters, Span gradients, Span buffer, const SgdFactors& factors) {
+  check_operands(Type::f32, parameters, gradients, buffer);
+  if (DeviceKernels* const device = device_of(parameters))
+    return device->sgd_update(parameters, gradients, buffer, factors);
   const auto loop = factors.nesterov ? nesterov_loop : momentum_loop;
-  parallel(common_count(parameters, gradients, buffer), [=](Range part) {
-    loop(parameters.data + part.offset, gradients.data + part.offset, buffer.data + part.offset,
-         factors, part.count);
+  parallel(host_count(parameters), [=](Range part) {
+    loop(floats(parameters) + part.offset, floats(gradients) + part.offset,
+         floats(buffer) + part.offset, factors, part.count);
   });
 }
 
 void adamw_update(Span parameters, Span gradients, Span exp_avg, Span exp_avg_sq,
                   const AdamwFactors& factors) {
-  const std::size_t count = common_count(parameters, gradients, exp_avg, exp_avg_sq);
-  parallel(count, [=](Range part) {
-    adamw_loop(parameters.data + part.offset, gradients.data + part.offset,
-               exp_avg.data + part.offset, exp_avg_sq.data + part.offset, factors, part.count);
+  check_operands(Type::f32, parameters, gradients, exp_avg, exp_avg_sq);
+  if (DeviceKernels* const device = device_of(parameters))
+    return device->adamw_update(parameters, gradients, exp_avg, exp_avg_sq, factors);
+  parallel(host_count(parameters), [=](Range part) {
+    adamw_loop(floats(parameters) + part.offset, floats(gradients) + part.offset,
+               floats(exp_avg) + part.offset, floats(exp_avg_sq) + part.offset, factors,
+               part.count);
   });
 }
 

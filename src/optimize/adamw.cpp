@@ -7,10 +7,11 @@
 
 namespace skein {
 
-Adamw::Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups)
+Adamw::Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups,
+             Allocate allocate)
     : options_(options),
       groups_(size, options.weight_decay, std::move(groups)),
-      state_(size, {"exp_avg", "exp_avg_sq"}) {
+      state_(size, {"exp_avg", "exp_avg_sq"}, std::move(allocate)) {
   require_fraction("AdamW's beta1", options.beta1);
   require_fraction("AdamW's beta2", options.beta2);
   require_positive("AdamW's epsilon in float32", static_cast<float>(options.epsilon));

@@ -21,7 +21,8 @@ class Adamw final : public Optimizer {
   // For a plane of `size` elements; `groups` hold where the plane differs from `options`.
   // Throws ConfigError for options outside their limits. epsilon must be above 0 in float32 too:
   // the arena's gaps, with gradients always zero, would otherwise become 0 / 0.
-  Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups = {});
+  Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups = {},
+        Allocate allocate = allocate_on_heap);
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
   OwnedState& owned_state() override { return state_; }

@@ -39,8 +39,12 @@ std::size_t OwnedRanges::before(std::size_t element) const {
   return offsets_[i] + (element > ranges_[i].offset ? element - ranges_[i].offset : 0);
 }
 
-OwnedState::OwnedState(std::size_t size, std::vector<std::string> names)
-    : size_(size), names_(std::move(names)), owned_(size, {{0, size}}), memory_(names_.size()) {}
+OwnedState::OwnedState(std::size_t size, std::vector<std::string> names, Allocate allocate)
+    : size_(size),
+      names_(std::move(names)),
+      allocate_(std::move(allocate)),
+      owned_(size, {{0, size}}),
+      memory_(names_.size()) {}
 
 void OwnedState::own(std::vector<Range> ranges) {
   std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
@@ -71,7 +75,7 @@ std::map<std::string, Span> OwnedState::vectors() {
 
 Span OwnedState::vector(std::size_t index) {
   auto& memory = memory_.at(index);
-  if (!memory) memory = allocate_on_heap(owned_.count());
+  if (!memory) memory = allocate_(owned_.count());
   return memory->span();
 }
 
@@ -84,7 +88,7 @@ OwnedState::Move::Move(OwnedState& state, std::vector<Range> ranges)
 
 Span OwnedState::Move::before(std::size_t vector, Range range) {
   auto& memory = memory_.at(vector);
-  if (!memory) memory = allocate_on_heap(owned_.count());
+  if (!memory) memory = state_.allocate_(owned_.count());
   return memory->span().at(owned_.place_of(range));
 }
 

@@ -52,8 +52,9 @@ class OwnedRanges {
 // Memory is taken when first needed, so that own() right after construction never holds the whole.
 class OwnedState {
  public:
-  // Owns the whole of a plane of `size` elements.
-  OwnedState(std::size_t size, std::vector<std::string> names);
+  // Owns the whole of a plane of `size` elements. Vectors are where `allocate` puts them.
+  OwnedState(std::size_t size, std::vector<std::string> names,
+             Allocate allocate = allocate_on_heap);
 
   // See Optimizer. Takes no more memory than what is kept has, and a few pages.
   void own(std::vector<Range> ranges);
@@ -77,6 +78,7 @@ class OwnedState {
  private:
   std::size_t size_;
   std::vector<std::string> names_;
+  Allocate allocate_;
   OwnedRanges owned_;
   std::vector<std::unique_ptr<Memory>> memory_;
 };

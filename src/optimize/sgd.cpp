@@ -13,10 +13,11 @@ std::vector<std::string> state_names(const SgdOptions& options) {
 
 }  // namespace
 
-Sgd::Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups)
+Sgd::Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups,
+         Allocate allocate)
     : options_(options),
       groups_(size, options.weight_decay, std::move(groups)),
-      state_(size, state_names(options)) {
+      state_(size, state_names(options), std::move(allocate)) {
   require_not_negative("momentum", options.momentum);
   if (options.nesterov && options.momentum == 0)
     throw ConfigError("momentum is 0: Nesterov's update expects a number above 0");

@@ -19,7 +19,8 @@ class Sgd final : public Optimizer {
  public:
   // For a plane of `size` elements; `groups` hold where the plane differs from `options`.
   // Throws ConfigError for options outside their limits, Nesterov without momentum included.
-  Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups = {});
+  Sgd(std::size_t size, const SgdOptions& options, std::vector<GroupRule> groups = {},
+      Allocate allocate = allocate_on_heap);
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
   OwnedState& owned_state() override { return state_; }

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
+#include "core/packed.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -17,16 +16,13 @@ constexpr std::int64_t kFurthestAhead = 64;
 // A peer that ends in an error does not say that it leaves.
 constexpr Duration kLook = std::chrono::milliseconds(20);
 
-// Numbers travel as two floats, each exact.
-constexpr std::int64_t kHalf = 1 << 24;
-enum : std::size_t { kLow, kHigh, kCount, kReply };
-using Request = std::array<float, 1>;  // how many are wanted; 0: none any more
-using Reply = std::array<float, kReply>;
-
-template <std::size_t size>
-Span span_of(std::array<float, size>& message) {
-  return {message.data(), size};
-}
+// How many are wanted; 0: none any more. And what is given: `count` from `first` on.
+struct Request {
+  std::int64_t want = 0;
+};
+struct Reply {
+  std::int64_t first = 0, count = 0;
+};
 
 }  // namespace
 
@@ -76,11 +72,10 @@ Task<> BlockQueue::asking() {
 
 Task<BlockQueue::Grant> BlockQueue::request(std::int64_t want) {
   if (fabric_.rank() == 0) co_return grant(want);
-  Request out{static_cast<float>(want)};
-  Reply in{};
-  co_await fabric_.exchange(channel_, 0, span_of(out), span_of(in), deadline());
-  co_return Grant{std::llround(in[kHigh]) * kHalf + std::llround(in[kLow]),
-                  std::llround(in[kCount])};
+  Request out{want};
+  Reply in;
+  co_await fabric_.exchange(channel_, 0, message_in(out), message_in(in), deadline());
+  co_return Grant{in.first, in.count};
 }
 
 BlockQueue::Grant BlockQueue::grant(std::int64_t want) {
@@ -98,13 +93,12 @@ BlockQueue::Grant BlockQueue::grant(std::int64_t want) {
 // wait has no deadline. A peer that dies ends it with an error.
 Task<> BlockQueue::serve(int peer) {
   for (;;) {
-    Request in{};
-    co_await fabric_.receive(channel_, peer, span_of(in), kNever);
-    if (in[0] == 0) break;
-    const Grant made = grant(std::llround(in[0]));
-    const std::int64_t low = made.first % kHalf, high = made.first / kHalf;
-    Reply out{static_cast<float>(low), static_cast<float>(high), static_cast<float>(made.count)};
-    co_await fabric_.send(channel_, peer, span_of(out), deadline());
+    Request in;
+    co_await fabric_.receive(channel_, peer, message_in(in), kNever);
+    if (in.want <= 0) break;
+    const Grant made = grant(in.want);
+    Reply out{made.first, made.count};
+    co_await fabric_.send(channel_, peer, message_in(out), deadline());
   }
   left_.notify_all();
 }
@@ -123,8 +117,8 @@ Task<> BlockQueue::close() {
   co_await settle();
   if (fabric_.size() == 1) co_return;
   if (fabric_.rank() != 0) {
-    Request none{};
-    co_await fabric_.send(channel_, 0, span_of(none), deadline());
+    Request none;
+    co_await fabric_.send(channel_, 0, message_in(none), deadline());
     co_return;
   }
   const Deadline end = deadline();

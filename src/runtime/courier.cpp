@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include "core/check.h"
+#include "core/queue.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -47,6 +48,7 @@ void Courier::with_loop(const std::function<void()>& action) {
   wanted_ = true;
   {
     const std::lock_guard lock(driving_);
+    const OnQueue scope(loop_.queue());
     take_in_posted();
     action();
     wanted_ = false;
@@ -63,6 +65,7 @@ void Courier::take_in_posted() {
     posted.swap(posted_);
     has_posted_.store(false, std::memory_order_relaxed);
   }
+  const OnQueue scope(loop_.queue());
   for (auto& action : posted) action();
 }
 

@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <exception>
 
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
+#include "fabric/rows.h"
 #include "kernels/kernels.h"
 #include "kernels/threads.h"
-#include "plan/exact.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
 namespace {
+
+// Bytes of a table in which workers tell each other something.
+constexpr std::size_t kMostGathered = std::size_t{1} << 19;
 
 std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
                                     const Placement& placement) {
@@ -94,9 +97,16 @@ void World::Impl::check_company() const {
     throw IoError("the others have gone on without this worker, which was away too long");
 }
 
-void World::Impl::sum_small(Span values) {
-  if (survivors_) return sum(values);
-  courier_->wait(fabric_->all_reduce_small(kOwnChannel, values, limit()));
+void World::Impl::combine(Span record, const Merge& merge) {
+  if (!survivors_) return courier_->wait(fabric_->combine(kOwnChannel, record, merge, limit()));
+  courier_->wait(ended(survivors_->combine(record, merge, deadline())));
+  present_ = survivors_->contributors();
+  check_company();
+}
+
+void World::Impl::meet() {
+  std::byte nothing{};
+  combine(message_of({&nothing, 1}), [](auto, auto) {});
 }
 
 void World::Impl::mean(Span values) {
@@ -105,25 +115,40 @@ void World::Impl::mean(Span values) {
   if (count > 1) scale(values, 1 / static_cast<float>(count));
 }
 
-// Everyone fills a row of its own in a table of zeros, so a sum of tables loses no bit, in whatever
-// order a fabric adds.
-std::vector<std::vector<std::uint64_t>> World::Impl::gather(
-    const std::vector<std::uint64_t>& words) {
-  const auto ranks = static_cast<std::size_t>(fabric_->size());
-  const std::size_t row = kExactParts * words.size();
-  const auto memory = allocate_on_heap(row * ranks + 1);  // a barrier has no words
-  const Span table = memory->span();
-  const auto place = [&](std::size_t rank, std::size_t i) {
-    return table.at({row * rank + kExactParts * i, kExactParts});
-  };
-  for (std::size_t i = 0; i < words.size(); ++i)
-    put_bits(place(static_cast<std::size_t>(fabric_->rank()), i), words[i]);
-  sum_small(table);
-  std::vector<std::vector<std::uint64_t>> rows(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    for (std::size_t i = 0; present_[rank] && i < words.size(); ++i)
-      rows[rank].push_back(get_bits(place(rank, i)));
+std::vector<std::vector<std::byte>> World::Impl::gather(std::span<const std::byte> bytes) {
+  Rows table(fabric_->size(), bytes.size());
+  table.put(fabric_->rank(), bytes);
+  combine(table.record(), table.merge());
+  std::vector<std::vector<std::byte>> rows(static_cast<std::size_t>(fabric_->size()));
+  for (int rank = 0; rank < fabric_->size(); ++rank)
+    if (const auto row = table.row(rank); row && present_[static_cast<std::size_t>(rank)])
+      rows[static_cast<std::size_t>(rank)].assign(row->begin(), row->end());
   return rows;
+}
+
+// Piece by piece: a table of long texts of many workers would not be small.
+std::vector<std::string> World::Impl::gather_text(const std::string& text) {
+  const std::uint64_t own = text.size();
+  std::uint64_t longest = 0;
+  std::vector<std::uint64_t> lengths;
+  for (const auto& row : gather(std::as_bytes(std::span(&own, 1)))) {
+    std::uint64_t length = 0;
+    if (!row.empty()) std::memcpy(&length, row.data(), sizeof(length));
+    lengths.push_back(length);
+    longest = std::max(longest, length);
+  }
+  std::vector<std::string> texts(lengths.size());
+  const std::size_t most = kMostGathered / lengths.size();
+  for (std::size_t at = 0; at < longest; at += most) {
+    std::string piece = at < text.size() ? text.substr(at, most) : "";
+    piece.resize(std::min(most, longest - at));
+    const auto rows = gather(std::as_bytes(std::span(piece)));
+    for (std::size_t rank = 0; rank < rows.size(); ++rank)
+      texts[rank].append(reinterpret_cast<const char*>(rows[rank].data()), rows[rank].size());
+  }
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    texts[rank].resize(std::min<std::size_t>(texts[rank].size(), lengths[rank]));
+  return texts;
 }
 
 int World::Impl::leader() const {
@@ -135,18 +160,22 @@ void World::Impl::write_once(const std::function<void()>& write) {
   for (int writer = -1; writer < 0 || !present_[static_cast<std::size_t>(writer)];) {
     writer = leader();
     if (writer == fabric_->rank()) write();
-    sum({});
+    meet();
   }
 }
 
 namespace {
 
+// Every worker's numbers, by rank.
 template <typename Number>
-std::vector<std::uint64_t> words_of(const std::vector<Number>& numbers) {
-  std::vector<std::uint64_t> words;
-  words.reserve(numbers.size());
-  for (const Number number : numbers) words.push_back(std::bit_cast<std::uint64_t>(number));
-  return words;
+std::vector<std::vector<Number>> gather_numbers(World::Impl& world,
+                                                const std::vector<Number>& own) {
+  std::vector<std::vector<Number>> rows;
+  for (const auto& bytes : world.gather(std::as_bytes(std::span(own)))) {
+    rows.emplace_back(bytes.size() / sizeof(Number));
+    if (!bytes.empty()) std::memcpy(rows.back().data(), bytes.data(), bytes.size());
+  }
+  return rows;
 }
 
 }  // namespace
@@ -166,28 +195,23 @@ int World::rank() const { return impl_->fabric().rank(); }
 int World::size() const { return impl_->fabric().size(); }
 std::string World::fabric() const { return impl_->fabric().name(); }
 
-void World::barrier() { sum({}); }
+void World::barrier() { impl_->meet(); }
 
 std::vector<std::vector<double>> World::gather(const std::vector<double>& values) {
-  std::vector<std::vector<double>> rows;
-  for (const auto& words : impl_->gather(words_of(values))) {
-    rows.emplace_back();
-    for (const std::uint64_t word : words) rows.back().push_back(std::bit_cast<double>(word));
-  }
-  return rows;
+  return gather_numbers(*impl_, values);
 }
 
 std::vector<double> World::sum(const std::vector<double>& values) {
   std::vector<double> sums(values.size());
-  for (const auto& words : impl_->gather(words_of(values)))
-    for (std::size_t i = 0; i < words.size(); ++i) sums[i] += std::bit_cast<double>(words[i]);
+  for (const auto& row : gather_numbers(*impl_, values))
+    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += row[i];
   return sums;
 }
 
 std::vector<std::int64_t> World::sum_integers(const std::vector<std::int64_t>& values) {
   std::vector<std::uint64_t> sums(values.size());  // unsigned: too large a sum wraps
-  for (const auto& words : impl_->gather(words_of(values)))
-    for (std::size_t i = 0; i < words.size(); ++i) sums[i] += words[i];
+  for (const auto& row : gather_numbers(*impl_, values))
+    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += static_cast<std::uint64_t>(row[i]);
   return {sums.begin(), sums.end()};
 }
 

@@ -5,6 +5,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/clock.h"
@@ -42,11 +44,15 @@ class World::Impl final : public WaitObserver {
   // tolerated), in place.
   void sum(Span values);
   void mean(Span values);
-  void sum_small(Span values);  // where latency is all that counts
 
-  // Every worker's `words`, by rank, bit for bit; none of a worker that took no part. All pass the
-  // same number.
-  std::vector<std::vector<std::uint64_t>> gather(const std::vector<std::uint64_t>& words);
+  // Waits for all of them.
+  void meet();
+
+  // Every worker's `bytes`, by rank; none of a worker that took no part. All pass the same number.
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes);
+
+  // Every worker's `text`, of whatever length.
+  std::vector<std::string> gather_text(const std::string& text);
 
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
   const std::vector<bool>& present() const { return present_; }
@@ -69,6 +75,8 @@ class World::Impl final : public WaitObserver {
   void resumed() override { board_.clear_waiting(); }
 
  private:
+  void combine(Span record, const Merge& merge);
+
   JoinOptions options_;
   int exceptions_ = std::uncaught_exceptions();  // that were on their way before
   bool failed_ = false;                          // and the others have been told why

@@ -175,14 +175,14 @@ void Cluster::wake_peers_of(int rank) {
   }
 }
 
-std::vector<float> Cluster::take_buffer() {
+std::vector<std::byte> Cluster::take_buffer() {
   if (buffers_.empty()) return {};
-  std::vector<float> buffer = std::move(buffers_.back());
+  std::vector<std::byte> buffer = std::move(buffers_.back());
   buffers_.pop_back();
   return buffer;
 }
 
-void Cluster::give_buffer(std::vector<float> buffer) {
+void Cluster::give_buffer(std::vector<std::byte> buffer) {
   constexpr std::size_t kMostKept = 1024;
   if (buffers_.size() < kMostKept) buffers_.push_back(std::move(buffer));
 }

@@ -72,8 +72,8 @@ class Cluster {
   // When `peer`, or one that it waits for, last made progress, as far as `rank` can know.
   Time last_sign(int rank, int peer, std::vector<int>& seen) const;
   std::string trouble(int rank, int peer) const;  // why `rank` cannot hear from it any more, or ""
-  std::vector<float> take_buffer();
-  void give_buffer(std::vector<float> buffer);
+  std::vector<std::byte> take_buffer();
+  void give_buffer(std::vector<std::byte> buffer);
   void announce(int rank, const std::string& why);
 
  private:
@@ -108,7 +108,7 @@ class Cluster {
   std::vector<Machine> machines_;
   std::map<int, std::set<int>> partitions_;
   int next_partition_ = 0;
-  std::vector<std::vector<float>> buffers_;
+  std::vector<std::vector<std::byte>> buffers_;
 };
 
 }  // namespace skein::sim

@@ -145,19 +145,19 @@ Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combin
   }
   progressed();
   Stream::Message message = stream.take();
-  if (message.count != into.count) {
+  if (message.bytes != into.bytes()) {
     const std::string text =
-        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
-                    line.peer, message.count, rank_, into.count);
+        fmt::format("{}: rank {} sent {} bytes, rank {} expects {}", describe(operation), line.peer,
+                    message.bytes, rank_, into.bytes());
     fail(text);
     throw IoError(text, line.peer);
   }
   if (into.device == Device::absent) co_return;
   if (message.source.device == Device::absent) {  // of another operation: its contents are nobody's
-    if (combine == Combine::copy) fill(into, 0);
+    if (combine == Combine::copy) std::ranges::fill(into.host_bytes(), std::byte{});
     co_return;
   }
-  const Span sent{message.data.data(), message.count};
+  const Span sent{message.data.data(), into.count, Device::cpu, into.type};
   combine == Combine::add ? add(into, sent) : copy(into, sent);
   cluster_.give_buffer(std::move(message.data));
 }

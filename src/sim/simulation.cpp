@@ -35,11 +35,11 @@ double consensus_distance(const std::vector<Span>& models, Span mean) {
   double distance = 0;
   for (std::size_t i = 0; i < mean.count; ++i) {
     double sum = 0;
-    for (const Span model : models) sum += static_cast<double>(model[i]);
+    for (const Span model : models) sum += static_cast<double>(model.host()[i]);
     const double centre = sum / count;
-    mean[i] = static_cast<float>(centre);
+    mean.host()[i] = static_cast<float>(centre);
     for (const Span model : models) {
-      const double apart = static_cast<double>(model[i]) - centre;
+      const double apart = static_cast<double>(model.host()[i]) - centre;
       distance += apart * apart / count;
     }
   }

@@ -16,13 +16,13 @@ Stream::Stream(Cluster& cluster, int from, int to, int channel)
 void Stream::post(Span data) {
   ++posted_;
   cluster_.engine().record(Cluster::kSent, pair_key(), data.bytes());
-  messages_.push_back({data.count, data, {}});
+  messages_.push_back({data.bytes(), data, {}});
   if (posted_ - transmitted_ == 1) start_next();
 }
 
 void Stream::start_next() {
   if (transmitted_ == posted_) return;
-  bytes_left_ = static_cast<double>(message(transmitted_).count * sizeof(float));
+  bytes_left_ = static_cast<double>(message(transmitted_).bytes);
   stalled_ = cluster_.cut(from_, to_);
   if (!stalled_) cluster_.traffic().begin(flow_, bytes_left_);
 }
@@ -77,7 +77,8 @@ void Stream::transmitted() {
   Message& left = message(transmitted_++);
   if (left.source.device != Device::absent) {
     left.data = cluster_.take_buffer();
-    left.data.assign(left.source.begin(), left.source.end());
+    const auto bytes = left.source.host_bytes();
+    left.data.assign(bytes.begin(), bytes.end());
   }
   last_arrival_ = std::max(last_arrival_, engine.now() + cluster_.delay(from_, to_));
   engine.schedule(last_arrival_, *this, kMessage);
@@ -101,7 +102,7 @@ void Stream::happen(std::uint64_t token) {
     }
     return;
   }
-  cluster_.engine().record(Cluster::kArrived, pair_key(), message(arrived_++).count);
+  cluster_.engine().record(Cluster::kArrived, pair_key(), message(arrived_++).bytes);
   if (arrival_.awaited()) {
     arrival_.notify_all();
     cluster_.engine().wake(to_);

@@ -31,9 +31,9 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
   bool arrived(std::uint64_t number) const { return number < arrived_; }
 
   struct Message {
-    std::size_t count = 0;
-    Span source;              // until it has left
-    std::vector<float> data;  // then; empty where the sender's memory was absent
+    std::size_t bytes = 0;
+    Span source;                  // until it has left
+    std::vector<std::byte> data;  // then; empty where the sender's memory was absent
   };
   // The next one, which has arrived.
   Message take();

@@ -82,9 +82,9 @@ void Abs::send_batch(bool settling) {
   ++rounds_;
   const bool carries = sent_.samples > 0 || !settling;
   round_.post({.samples = sent_.samples,
-               .figure = static_cast<double>(decision_),
                .settling = settling ? 1 : 0,
-               .carries = carries ? 1 : 0},
+               .carries = carries ? 1 : 0,
+               .decision = decision_},
               {sum_});
 }
 
@@ -102,7 +102,7 @@ Task<> Abs::end_round() {
 // Waits for the sum that is on its way, and leaves it in the gradients plane.
 Task<RoundNotes> Abs::take_round() {
   const RoundNotes sum = co_await round_.take();
-  if (sum.figure != static_cast<double>(decision_ * worker_.size()))
+  if (sum.disagree)
     throw ConfigError(
         "before_update() did not decide the same on all workers, so their models are no longer "
         "equal. Decide by what it is shown, or by what all workers know");
@@ -135,7 +135,10 @@ Task<> Abs::update(std::int64_t samples, float gradient_scale) {
   UpdateContext context{.learning_rate = scaled_rate(samples),
                         .gradient_scale = gradient_scale,
                         .step = progress.steps + 1};
-  if (worker_.wants_norm()) co_await worker_.prepare(context, squared_norm(gradients));
+  if (worker_.wants_norm()) {
+    const double norm = co_await worker_.value_of(squared_norm(gradients));
+    co_await worker_.prepare(context, norm);
+  }
   if (!context.skip) ++progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
   progress.samples += samples;

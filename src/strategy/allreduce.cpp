@@ -20,7 +20,8 @@ Task<> AllReduce::sum(int bucket) {
 Task<> AllReduce::apply(UpdateContext context) {
   if (worker_.wants_norm()) {
     co_await all_summed();
-    co_await worker_.prepare(context, squared_norm_of_sum());
+    const double norm = co_await squared_norm_of_sum();
+    co_await worker_.prepare(context, norm);
   }
   for (int bucket = 0; bucket < plan().count(); ++bucket) {
     co_await summed(bucket);
@@ -30,11 +31,11 @@ Task<> AllReduce::apply(UpdateContext context) {
 }
 
 // Shard by shard, as workers that hold one shard each would add it up: the same bits.
-double AllReduce::squared_norm_of_sum() const {
+Task<double> AllReduce::squared_norm_of_sum() const {
   double total = 0;
   for (int rank = 0; rank < worker_.size(); ++rank)
-    total += squared_norm_of_shards(worker_.arena().gradients(), plan(), worker_.size(), rank);
-  return total;
+    total += co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan(), rank);
+  co_return total;
 }
 
 }  // namespace skein

@@ -18,7 +18,7 @@ class AllReduce final : public Synchronous {
  private:
   Task<> apply(UpdateContext context) override;
   Task<> sum(int bucket) override;
-  double squared_norm_of_sum() const;
+  Task<double> squared_norm_of_sum() const;
 
   Time sums_free_{};
 };

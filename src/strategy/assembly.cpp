@@ -34,14 +34,10 @@ struct Assembly::Message {
 
 struct Assembly::Line {
   Line(Worker& worker, int its_rank)
-      : rank(its_rank),
-        in(allocate_on_heap(kPacked<Message>)),
-        out(worker.fabric().allocate(kPacked<Message>)),
-        queued(worker.loop()),
-        last(worker.loop().now()) {}
+      : rank(its_rank), queued(worker.loop()), last(worker.loop().now()) {}
 
   int rank;
-  std::unique_ptr<Memory> in, out;
+  Message in{}, out{};
   bool to_say = false, asks = false;
   bool speaking = false;  // a message is on its way
   Signal queued;
@@ -121,7 +117,7 @@ Assembly::Line& Assembly::open(int rank) {
 // Only the other's end ends the wait: it may have nothing to say for as long as it likes.
 Task<> Assembly::listen(Line& line) {
   for (;;) {
-    co_await worker_.fabric().receive(channel_, line.rank, line.in->span(), kNever);
+    co_await worker_.fabric().receive(channel_, line.rank, message_in(line.in), kNever);
     heard(line);
   }
 }
@@ -132,13 +128,13 @@ Task<> Assembly::speak(Line& line) {
     while (!line.to_say) co_await line.queued.wait();
     line.to_say = false;
     line.speaking = true;
-    pack(line.out->span(), message_to(line));
+    line.out = message_to(line);
     line.asks = false;
     if (line.rank < worker_.rank()) {
       told_ = tally_.own;
       told_stop_ = tally_.stop;
     }
-    co_await worker_.fabric().send(channel_, line.rank, line.out->span(), kNever);
+    co_await worker_.fabric().send(channel_, line.rank, message_in(line.out), kNever);
     line.speaking = false;
     changed_.notify_all();
   }
@@ -171,7 +167,7 @@ void Assembly::say_to_all(bool asks) {
 }
 
 void Assembly::heard(Line& line) {
-  const auto message = unpack<Message>(line.in->span());
+  const Message& message = line.in;
   line.last = worker_.loop().now();
   line.asked.reset();
   line.silent = false;

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/statistics.h"
 #include "core/units.h"
+#include "fabric/rows.h"
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
-#include "plan/exact.h"
 #include "skein/error.h"
 #include "strategy/move_state.h"
 #include "strategy/shards.h"
@@ -19,7 +20,6 @@ namespace skein {
 namespace {
 
 constexpr std::uint64_t kTunerSeed = 1;
-constexpr std::size_t kUnit = 1024;  // in which rank 0 tells the others of a size
 
 // Steps after a change of plan that are not typical yet: memory is touched for the first time, and
 // the first step has no gathers of its own plan to wait for.
@@ -60,10 +60,10 @@ Dear::Options::Options(const std::map<std::string, std::string>& options) {
 
 Dear::Dear(Worker& worker, const Options& options)
     : Synchronous(worker, options),
-      masters_(worker.arena().size()),
+      masters_(worker.arena().size(), worker.allocator()),
       changed_(worker.loop()),
       pending_(static_cast<std::size_t>(plan().count()), 0),
-      norms_(worker.fabric().allocate(static_cast<std::size_t>(worker.size()) * kExactParts)),
+      there_(pending_.size()),
       trial_steps_(options.trial_steps),
       bucket_bytes_(options.fusion.bytes) {
   if (options.tune && worker.size() > 1 && worker.rank() == 0)
@@ -105,7 +105,7 @@ Task<> Dear::apply(UpdateContext context) {
     co_await update_all(context);
   else
     updating_ = ScopedJob(worker_.loop().spawn(update_and_gather(context)));
-  if (told() > 0) co_await change_plan(static_cast<std::size_t>(told()) * kUnit);
+  if (told() > 0) co_await change_plan(static_cast<std::size_t>(told()));
   if (tuner_) time_step();
 }
 
@@ -120,7 +120,7 @@ void Dear::time_step() {
   tuner_->observe(std::max(1e-9, quantile(std::exchange(step_seconds_, {}), 0.5)));
   skip_known_plans();
   const std::size_t next = tuner_->done() ? tuner_->best() : tuner_->proposal();
-  if (next / kUnit != bucket_bytes_ / kUnit) tell(static_cast<std::int64_t>(next / kUnit));
+  if (next != bucket_bytes_) tell(static_cast<std::int64_t>(next));
 }
 
 // Sizes that cut the arena as one tried before are known already.
@@ -152,6 +152,7 @@ void Dear::arena_changed() {
   set_plan(BucketPlan(worker_.arena(), Fusion::of(bucket_bytes_)));
   own_shards();
   pending_.assign(static_cast<std::size_t>(plan().count()), 0);
+  there_.assign(pending_.size(), worker_.record());
   step_seconds_.clear();
   last_step_ = Time();
 }
@@ -236,19 +237,26 @@ Task<> Dear::gather(int bucket) {
 // One exact number from each worker, added up in the order of ranks as AllReduce does.
 Task<> Dear::prepare(UpdateContext& context) {
   co_await all_summed();
-  const Span table = norms_->span();
-  fill(table, 0);
   const double own =
-      squared_norm_of_shards(worker_.arena().gradients(), plan(), worker_.size(), worker_.rank());
-  put_exact(table.at(exact_place(worker_.rank())), own);
-  co_await worker_.fabric().all_reduce_small(worker_.channel(kNorm), table, worker_.limit());
+      co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan(), worker_.rank());
+  Rows norms(worker_.size(), sizeof(own));
+  norms.put(worker_.rank(), std::as_bytes(std::span(&own, 1)));
+  const Merge merge = norms.merge();
+  co_await worker_.fabric().combine(worker_.channel(kNorm), norms.record(), merge, worker_.limit());
   double total = 0;
-  for (int rank = 0; rank < worker_.size(); ++rank) total += get_exact(table.at(exact_place(rank)));
+  for (int rank = 0; rank < worker_.size(); ++rank) {
+    double each = 0;
+    std::memcpy(&each, norms.row(rank)->data(), sizeof(each));
+    total += each;
+  }
   co_await worker_.prepare(context, total);
 }
 
 void Dear::ended_for(int bucket) {
-  if (--pending_[static_cast<std::size_t>(bucket)] == 0) changed_.notify_all();
+  const auto at = static_cast<std::size_t>(bucket);
+  if (--pending_[at] > 0) return;
+  there_[at] = worker_.record();
+  changed_.notify_all();
 }
 
 void Dear::failed() {

@@ -32,6 +32,7 @@ class Dear final : public Synchronous {
   Dear(Worker& worker, const Options& options);
 
   Task<> need(int bucket) override;
+  Mark there(int bucket) const override { return there_[static_cast<std::size_t>(bucket)]; }
   Task<> begin_step(std::int64_t samples) override;
   Task<> flush() override;
   void after_flush() override;
@@ -71,11 +72,11 @@ class Dear final : public Synchronous {
 
   Signal changed_;            // a bucket arrived, or the step failed
   std::vector<int> pending_;  // of each bucket: what must end before its next forward and backward
+  std::vector<Mark> there_;   // and where on the queue the last of it is
   std::exception_ptr error_;  // why they never will be
   ScopedJob updating_;        // of the last step
   std::vector<ScopedJob> gathers_;
   Time scatters_free_{}, gathers_free_{};
-  std::unique_ptr<Memory> norms_;
 
   int trial_steps_;
   std::optional<FusionTuner> tuner_;  // of rank 0, while there is something to tune

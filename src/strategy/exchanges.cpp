@@ -16,10 +16,6 @@ using namespace std::chrono_literals;
 constexpr Duration kLeastDuration = 20ms;
 constexpr std::size_t kLatencies = 4096;  // that are remembered
 
-std::unique_ptr<Memory> allocate_like(Span model, std::size_t count, const Allocate& allocate) {
-  return model.device == Device::absent ? allocate_absent(count) : allocate(count);
-}
-
 // As Skein's and torch's optimizers name them.
 bool holds_squares(const std::string& state) {
   return state.find("sq") != std::string::npos || state == "sum";
@@ -80,16 +76,18 @@ Exchanges::Snapshot& Exchanges::take_snapshot() {
   Snapshot& made = *snapshots_.emplace_back(std::make_unique<Snapshot>());
   made.used = true;
   const Span model = model_.x();
-  const auto allocate = [&](std::size_t count) { return worker_.fabric().allocate(count); };
+  const auto allocate = [&](std::size_t count) {
+    return worker_.fabric().allocate_like(model, count, Type::f32);
+  };
   for (const Part& part : parts()) {
     if (first) {
       made.parts.push_back(worker_.arena().plane("snapshot" + part.name));
     } else {
-      made.owned.push_back(allocate_like(model, part.live.count, allocate));
+      made.owned.push_back(allocate(part.live.count));
       made.parts.push_back(made.owned.back()->span());
     }
   }
-  made.inbox = allocate_like(model, std::min(LiveModel::kBlock, model.count), allocate_on_heap);
+  made.inbox = allocate(std::min(LiveModel::kBlock, model.count));
   return made;
 }
 
@@ -199,8 +197,7 @@ void Exchanges::apply(const Exchange& exchange, std::size_t part, Range range, S
   const Span live = state.live.at(range);
   axpy(live, 0.5F, theirs);
   // What decayed here meanwhile must not leave a mean of squares below zero.
-  if (holds_squares(state.name))
-    for (float& value : live) value = std::max(value, 0.0F);
+  if (holds_squares(state.name)) raise_to(live, 0);
 }
 
 bool Exchanges::engaged() {

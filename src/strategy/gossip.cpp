@@ -31,7 +31,7 @@ struct Gossip::Peers {
   Peers(Worker& worker, const GossipPlan& plan, Gossip& host)
       : changed(worker.loop()),
         clock(plan.options.rate / 2, plan.options.schedule, worker.rng(0x61766572616765)),
-        model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde),
+        model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde, worker.allocator()),
         survivors(worker.fabric(), worker.channel(kUp), worker.channel(kDown)),
         exchanges(worker, worker.channel(kModels), model, plan.options.average_momentum, changed,
                   host),
@@ -117,7 +117,10 @@ Task<> Gossip::update() {
   Arena& arena = worker_.arena();
   UpdateContext context{.learning_rate = worker_.learning_rate(),
                         .step = worker_.progress.steps + 1};
-  if (worker_.wants_norm()) co_await worker_.prepare(context, squared_norm(arena.gradients()));
+  if (worker_.wants_norm()) {
+    const double norm = co_await worker_.value_of(squared_norm(arena.gradients()));
+    co_await worker_.prepare(context, norm);
+  }
   if (!context.skip) ++worker_.progress.steps;
   if (!peers_ || context.skip) {
     co_await worker_.update({0, arena.size()}, context);

@@ -14,7 +14,7 @@ namespace {
 // A stall must not wipe out the momentum.
 constexpr double kMostGradients = 5;
 
-// What stays in the cache from one operation to the next.
+// What stays in the host's cache from one operation to the next.
 constexpr std::size_t kCached = std::size_t{1} << 14;
 
 // Calls work(part) for the parts of `range`, in order.
@@ -26,8 +26,9 @@ void in_parts(Range range, std::size_t most, const Work& work) {
 
 }  // namespace
 
-LiveModel::LiveModel(Arena& arena, double eta, double alpha_tilde)
+LiveModel::LiveModel(Arena& arena, double eta, double alpha_tilde, Allocate allocate)
     : arena_(arena),
+      allocate_(std::move(allocate)),
       eta_(eta),
       alpha_tilde_(static_cast<float>(alpha_tilde)),
       x_(arena.plane("x")),
@@ -44,6 +45,8 @@ void LiveModel::start(Time now) {
 Range LiveModel::block(std::size_t index) const {
   return {index * kBlock, std::min(kBlock, size() - index * kBlock)};
 }
+
+std::size_t LiveModel::part_size() const { return x_.device == Device::gpu ? kBlock : kCached; }
 
 LiveModel::Factors LiveModel::factors(Time from, Time now) const {
   const double gradients = std::min(kMostGradients, seconds(now - from) / seconds_per_gradient_);
@@ -63,11 +66,18 @@ void LiveModel::mix(Range range, const Factors& factors) {
   if (factors.take > 0) skein::mix(x_.at(range), momentum_.at(range), factors.keep, factors.take);
 }
 
+// On several threads where the host does the work; a device has one queue for all of it.
+template <typename Work>
+void LiveModel::for_blocks(std::size_t count, const Work& work) const {
+  if (x_.device == Device::cpu) return for_pieces(count, work);
+  for (std::size_t index = 0; index < count; ++index) work(index);
+}
+
 void LiveModel::copy_to(Span into, Time now) {
   if (!flows()) return copy(into, x_);
-  for_pieces(mixed_.size(), [&](std::size_t index) {
+  for_blocks(mixed_.size(), [&](std::size_t index) {
     const Factors f = bring_to(now, index);
-    in_parts(block(index), kCached, [&](Range part) {
+    in_parts(block(index), part_size(), [&](Range part) {
       mix(part, f);
       copy(into.at(part), x_.at(part));
     });
@@ -82,14 +92,14 @@ void LiveModel::step(Time now, const std::function<void(Range)>& update) {
     return copy(arena_.parameters(), x_);
   }
   const auto threads = static_cast<std::size_t>(kernel_threads());
-  const std::size_t most = threads == 1 ? kCached : threads * kBlock;
-  const auto memory = allocate_on_heap(std::min(most, size()));
+  const std::size_t most = threads == 1 ? part_size() : threads * kBlock;
+  const auto memory = allocate_(std::min(most, size()));
   std::vector<Factors> f;
   for (std::size_t i = 0; i < mixed_.size(); ++i) f.push_back(bring_to(now, i));
   in_parts({0, size()}, most, [&](Range part) {
     const Span old = memory->span().at({0, part.count});
     const std::size_t first = block_of(part.offset);
-    for_pieces(block_of(part.end() - 1) - first + 1, [&](std::size_t piece) {
+    for_blocks(block_of(part.end() - 1) - first + 1, [&](std::size_t piece) {
       const std::size_t begin = std::max(part.offset, (first + piece) * kBlock);
       mix({begin, std::min(part.end(), (first + piece + 1) * kBlock) - begin}, f[first + piece]);
     });
@@ -103,7 +113,7 @@ void LiveModel::step(Time now, const std::function<void(Range)>& update) {
 void LiveModel::average(Time now, std::size_t offset, Span theirs, Span mine) {
   averaged_ = true;
   const Factors f = bring_to(now, block_of(offset));
-  in_parts({0, theirs.count}, kCached, [&](Range part) {
+  in_parts({0, theirs.count}, part_size(), [&](Range part) {
     const Range here{offset + part.offset, part.count};
     const Span difference = theirs.at(part);
     axpy(difference, -1, mine.at(part));

@@ -17,8 +17,9 @@ class LiveModel {
   // Of events that concern one block alone.
   static constexpr std::size_t kBlock = std::size_t{1} << 18;
 
-  // `eta` 0: there is no x̃. `alpha_tilde` is what an averaging does to x̃.
-  LiveModel(Arena& arena, double eta, double alpha_tilde);
+  // `eta` 0: there is no x̃. `alpha_tilde` is what an averaging does to x̃. `allocate` makes what is
+  // needed besides the arena's planes.
+  LiveModel(Arena& arena, double eta, double alpha_tilde, Allocate allocate = allocate_on_heap);
 
   // From here on x and x̃ are the arena's parameters.
   void start(Time now);
@@ -56,11 +57,16 @@ class LiveModel {
   bool flows() const { return eta_ > 0 && seconds_per_gradient_ > 0; }
   Factors factors(Time from, Time now) const;
   Range block(std::size_t index) const;
+  std::size_t part_size() const;
   std::size_t block_of(std::size_t offset) const { return offset / kBlock; }
   Factors bring_to(Time now, std::size_t block);
   void mix(Range range, const Factors& factors);
 
+  template <typename Work>
+  void for_blocks(std::size_t count, const Work& work) const;
+
   Arena& arena_;
+  Allocate allocate_;
   double eta_;
   float alpha_tilde_;
   Span x_, momentum_;

@@ -59,8 +59,10 @@ Task<> LocalSteps::update(float gradient_scale) {
   UpdateContext context{.learning_rate = worker_.learning_rate(),
                         .gradient_scale = gradient_scale,
                         .step = worker_.progress.steps + 1};
-  if (worker_.wants_norm())
-    co_await worker_.prepare(context, squared_norm(worker_.arena().gradients()));
+  if (worker_.wants_norm()) {
+    const double norm = co_await worker_.value_of(squared_norm(worker_.arena().gradients()));
+    co_await worker_.prepare(context, norm);
+  }
   if (!context.skip) ++worker_.progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
 }
@@ -105,6 +107,8 @@ void LocalSteps::post(bool settling) {
     copy_to_both(snapshot_, mean_, model);
   for (const Averaged& each : averaged_) copy(each.mean, each.state);
   const bool carries = !settling || !settled_;
+  // What the device has yet to find out is told a round later.
+  if (reached(distance_.mark())) own_distance_ = distance_;
   round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0, carries ? 1 : 0});
   steps_since_post_ = 0;
 }
@@ -129,8 +133,8 @@ Task<RoundNotes> LocalSteps::merge() {
 void LocalSteps::take_in_mean() {
   const float share = 1 / static_cast<float>(worker_.size());
   const Span model = worker_.arena().parameters();
-  own_distance_ = steps_since_post_ == 0 ? become_mean(model, share, mean_)
-                                         : move_by_mean(model, share, mean_, snapshot_);
+  distance_ = steps_since_post_ == 0 ? become_mean(model, share, mean_)
+                                     : move_by_mean(model, share, mean_, snapshot_);
   // No difference here: it could leave AdamW's mean of squares negative.
   for (const Averaged& each : averaged_) copy_scaled(each.state, share, each.mean);
 }

@@ -109,7 +109,8 @@ class LocalSteps : public Strategy {
   std::int64_t rounds_ = 0;
   Histogram steps_between_merges_;
   std::int64_t last_steps_ = 0;
-  double own_distance_ = 0;  // ‖s − a‖² of the last round
+  Figure distance_ = 0;      // ‖s − a‖² of the last round
+  double own_distance_ = 0;  // the last that is known
   double consensus_ = 0;     // its mean over the workers, known a round later
 };
 

@@ -13,7 +13,7 @@ namespace skein {
 class Masters {
  public:
   // For a plane of `size` elements.
-  explicit Masters(std::size_t size) : values_(size, {"master"}) {}
+  Masters(std::size_t size, Allocate allocate) : values_(size, {"master"}, std::move(allocate)) {}
 
   void own(std::vector<Range> ranges) { values_.own(std::move(ranges)); }
 

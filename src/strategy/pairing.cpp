@@ -39,18 +39,14 @@ struct Pairing::Neighbour {
     std::int64_t number;
   };
 
-  Neighbour(Worker& worker, int its_rank)
-      : rank(its_rank),
-        in(allocate_on_heap(kPacked<Message>)),
-        out(worker.fabric().allocate(kPacked<Message>)),
-        queued(worker.loop()) {}
+  Neighbour(Worker& worker, int its_rank) : rank(its_rank), queued(worker.loop()) {}
 
   int rank;
   bool lives = true;
   bool takes_part = true;            // as far as is known
   bool refused = false;              // since somebody was last found
   std::optional<Proposal> proposal;  // of ours, without an answer
-  std::unique_ptr<Memory> in, out;
+  Message in{}, out{};
   std::vector<Letter> letters;  // to be sent; few
   Signal queued;
   ScopedJob listener, speaker;
@@ -101,7 +97,7 @@ void Pairing::add(int rank) {
 // A neighbour may have nothing to say for as long as it likes: only its end ends the wait.
 Task<> Pairing::listen(Neighbour& from) {
   for (;;) {
-    co_await worker_.fabric().receive(channel_, from.rank, from.in->span(), kNever);
+    co_await worker_.fabric().receive(channel_, from.rank, message_in(from.in), kNever);
     if (!from.lives) co_return;
     heard(from);
   }
@@ -113,9 +109,8 @@ Task<> Pairing::speak(Neighbour& to) {
     while (to.letters.empty()) co_await to.queued.wait();
     const auto letter = to.letters.front();
     to.letters.erase(to.letters.begin());
-    pack(to.out->span(),
-         Message{letter.number, tally_.total, letter.kind, takes_part_, tally_.stop, {}});
-    co_await worker_.fabric().send(channel_, to.rank, to.out->span(), kNever);
+    to.out = {letter.number, tally_.total, letter.kind, takes_part_, tally_.stop, {}};
+    co_await worker_.fabric().send(channel_, to.rank, message_in(to.out), kNever);
   }
 }
 
@@ -134,7 +129,7 @@ void Pairing::announce(bool takes_part) {
 }
 
 void Pairing::heard(Neighbour& from) {
-  const auto message = unpack<Message>(from.in->span());
+  const Message& message = from.in;
   tally_.hear(message.total, message.stop != 0);
   from.takes_part = message.takes_part != 0;
   if (message.kind == Kind::propose)

@@ -1,47 +1,50 @@
 #include "strategy/round.h"
 
-#include <cmath>
+#include <bit>
 #include <utility>
 
+#include "core/packed.h"
+
 namespace skein {
-namespace {
-
-// Counts travel in parts, as floats, so that sums over thousands of workers stay whole numbers.
-constexpr std::int64_t kPart = 4096;
-
-}  // namespace
 
 Round::Round(Worker& worker, std::vector<Span> values, Channel values_channel,
              Channel notes_channel)
     : worker_(worker),
       values_(std::move(values)),
       values_channel_(values_channel),
-      notes_channel_(notes_channel),
-      notes_(worker.fabric().allocate(kColumns)) {}
+      notes_channel_(notes_channel) {}
 
-void Round::write(const RoundNotes& own) {
-  SKEIN_CHECK(!posted(), "a round was begun while another is on its way");
-  const Span row = notes_->span();
-  const std::int64_t high = own.samples / kPart / kPart;
-  row[kLow] = static_cast<float>(own.samples % kPart);
-  row[kMiddle] = static_cast<float>(own.samples / kPart % kPart);
-  row[kHigh] = static_cast<float>(high);
-  row[kFigure] = static_cast<float>(own.figure);
-  row[kSettling] = static_cast<float>(own.settling);
-  row[kCarries] = static_cast<float>(own.carries);
-  row[kStop] = worker_.wants_to_stop ? 1 : 0;
+void Round::merge(std::span<std::byte> into, std::span<const std::byte> from) {
+  auto a = unpack<Record>(into);
+  const auto b = unpack<Record>(from);
+  a.samples += b.samples;
+  a.settling += b.settling;
+  a.carries += b.carries;
+  a.stop |= b.stop;
+  a.disagree |= b.disagree | (a.decision != b.decision ? 1 : 0);
+  a.figure = std::bit_cast<std::uint64_t>(std::bit_cast<double>(a.figure) +
+                                          std::bit_cast<double>(b.figure));
+  pack(into, a);
 }
 
 RoundNotes Round::read() const {
-  const Span row = notes_->span();
-  const std::int64_t middle = std::llround(row[kMiddle]) + kPart * std::llround(row[kHigh]);
-  return {std::llround(row[kLow]) + kPart * middle, static_cast<double>(row[kFigure]),
-          static_cast<int>(std::lround(row[kSettling])),
-          static_cast<int>(std::lround(row[kCarries]))};
+  return {.samples = notes_.samples,
+          .figure = std::bit_cast<double>(notes_.figure),
+          .settling = notes_.settling,
+          .carries = notes_.carries,
+          .decision = notes_.decision,
+          .disagree = notes_.disagree != 0};
 }
 
 void Round::post(const RoundNotes& own, const std::vector<Span>& values) {
-  write(own);
+  SKEIN_CHECK(!posted(), "a round was begun while another is on its way");
+  notes_ = {own.samples,
+            own.settling,
+            own.carries,
+            worker_.wants_to_stop ? 1 : 0,
+            own.decision,
+            own.disagree ? 1 : 0,
+            std::bit_cast<std::uint64_t>(own.figure)};
   sending_ = ScopedJob(worker_.loop().spawn(send(own.carries > 0, values)));
 }
 
@@ -58,16 +61,19 @@ Task<> Round::send(bool carries, std::vector<Span> values) {
   const Time begin = worker_.loop().now();
   std::vector<Task<>> all;
   if (carries) all = sums(values);
-  all.push_back(worker_.fabric().all_reduce_small(notes_channel_, notes_->span(), worker_.limit()));
+  const Merge merging = merge;
+  all.push_back(
+      worker_.fabric().combine(notes_channel_, message_in(notes_), merging, worker_.limit()));
   co_await all_of(worker_.loop(), std::move(all));
   if (!carries && read().carries > 0) co_await all_of(worker_.loop(), sums(values));
+  co_await worker_.complete();  // who asks whether it has arrived wants to use it at once
   worker_.trace().span(Lane::all_reduce, "round", begin, worker_.loop().now());
 }
 
 Task<RoundNotes> Round::take() {
   co_await sending_->join();
   sending_ = ScopedJob();
-  if (notes_->span()[kStop] > 0) worker_.all_stop = true;
+  if (notes_.stop != 0) worker_.all_stop = true;
   co_return read();
 }
 

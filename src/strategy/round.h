@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "strategy/worker.h"
@@ -12,10 +12,12 @@ namespace skein {
 
 // What each worker adds to a round.
 struct RoundNotes {
-  std::int64_t samples = 0;  // all of a round together: below 2^48, and counted exactly
-  double figure = 0;         // whatever the strategy wants to know the mean of; float32 on the wire
-  int settling = 0;  // 1 from a worker in flush(): it makes no step before this round has ended
-  int carries = 1;   // 0 from a worker that has nothing new for the others
+  std::int64_t samples = 0;
+  double figure = 0;          // whatever the strategy wants to know the sum of
+  std::int64_t settling = 0;  // 1 from a worker in flush(): no step before this round has ended
+  std::int64_t carries = 1;   // 0 from a worker that has nothing new for the others
+  std::int64_t decision = 0;  // what Worker::prepare() decided last
+  bool disagree = false;      // not all decided the same
 };
 
 // One at a time. All workers post the same rounds in the same order. The values of a round to which
@@ -41,9 +43,13 @@ class Round {
   Task<RoundNotes> take();
 
  private:
-  enum Column : std::size_t { kLow, kMiddle, kHigh, kFigure, kSettling, kCarries, kStop, kColumns };
+  // What travels of the notes.
+  struct Record {
+    std::int64_t samples, settling, carries, stop, decision, disagree;
+    std::uint64_t figure;  // the bits of a double
+  };
+  static void merge(std::span<std::byte> into, std::span<const std::byte> from);
 
-  void write(const RoundNotes& own);
   RoundNotes read() const;
   Task<> send(bool carries, std::vector<Span> values);
   std::vector<Task<>> sums(const std::vector<Span>& values);
@@ -51,7 +57,7 @@ class Round {
   Worker& worker_;
   std::vector<Span> values_;
   Channel values_channel_, notes_channel_;
-  std::unique_ptr<Memory> notes_;
+  Record notes_{};
   ScopedJob sending_;
 };
 

@@ -17,11 +17,13 @@ std::vector<Range> shards_of(const BucketPlan& plan, int size, int rank) {
   return ranges;
 }
 
-double squared_norm_of_shards(Span plane, const BucketPlan& plan, int size, int rank) {
-  double norm = 0;
+Task<double> squared_norm_of_shards(Worker& worker, Span plane, const BucketPlan& plan, int rank) {
+  std::vector<Figure> parts;
   for (int bucket = 0; bucket < plan.count(); ++bucket)
-    norm += squared_norm(plane.at(shard_of(plan, bucket, size, rank)));
-  return norm;
+    parts.push_back(squared_norm(plane.at(shard_of(plan, bucket, worker.size(), rank))));
+  double norm = 0;
+  for (const Figure& part : parts) norm += co_await worker.value_of(part);
+  co_return norm;
 }
 
 }  // namespace skein

@@ -5,6 +5,7 @@
 
 #include "fabric/fabric.h"
 #include "plan/bucket_plan.h"
+#include "strategy/worker.h"
 
 namespace skein {
 
@@ -16,6 +17,6 @@ std::vector<Range> shards_of(const BucketPlan& plan, int size, int rank);
 
 // Of the plane's elements in rank `rank`'s shards. Added up over the ranks in their order it is the
 // squared norm of the plane, with the same bits whoever adds.
-double squared_norm_of_shards(Span plane, const BucketPlan& plan, int size, int rank);
+Task<double> squared_norm_of_shards(Worker& worker, Span plane, const BucketPlan& plan, int rank);
 
 }  // namespace skein

@@ -3,16 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "core/exact_count.h"
 #include "strategy/worker.h"
 
 namespace skein {
 
 class StepTable {
  public:
-  StepTable(Worker& worker, Channel channel);
+  static constexpr std::size_t kBytes = 304;  // of the message, without speeds
+
+  // With `speeds` everybody learns everybody's speed: without it the message has the same size
+  // however many ranks there are.
+  StepTable(Worker& worker, Channel channel, bool speeds);
 
   // Starts the exchange for a step in which this rank expects to compute `samples`. One that makes
   // no step, since it waits for all to come to flush(), says so with `waits`.
@@ -33,7 +37,7 @@ class StepTable {
   // Alone, where there is no next exchange to show it, it throws as finish() would.
   void record(std::int64_t samples);
 
-  // A whole number (below 2^24) that rank 0 tells all with the next start(), and the one that came
+  // A whole number that rank 0 tells all with the next start(), and the one that came
   // with the last finish(). 0: nothing.
   void tell(std::int64_t number) { told_ = number; }
   std::int64_t told() const { return heard_; }
@@ -45,45 +49,32 @@ class StepTable {
     return static_cast<float>(total_weight_ > 0 ? 1 / total_weight_ : 0);
   }
 
-  // Samples per second of each rank; empty while not all are known.
+  // Samples per second of each rank; empty while not all are known, or nobody asked.
   const std::vector<double>& speeds() const { return speeds_; }
 
  private:
-  // One rank's row. Counts take two columns each.
-  enum Column : std::size_t {
-    kExpected,
-    kComputed = kExpected + kCountParts,
-    kSecondsPerSample = kComputed + kCountParts,
-    kFlags,
-    kTold,
-    kDecision,
-    kColumns
-  };
+  // What one rank says, or several of them together; the seconds per sample of each rank follow.
+  struct Record;
+  static void merge(std::span<std::byte> into, std::span<const std::byte> from);
+  static Record header_of(std::span<const std::byte> record);
 
-  // In kFlags, added up.
-  enum Flag : int { kStop = 1, kWaits = 2 };
-
-  float& cell(int rank, Column column) {
-    return memory_->span()[static_cast<std::size_t>(rank) * kColumns + column];
-  }
-  Span count(int rank, Column column) const {
-    return memory_->span().at({static_cast<std::size_t>(rank) * kColumns + column, kCountParts});
-  }
-  void check_last_step();
-  void check_decisions();
-  [[noreturn]] void refuse(const std::vector<std::int64_t>& announced,
-                           const std::vector<std::int64_t>& computed) const;
-  void read_rows();
+  Record own_record(std::int64_t samples, bool waits);
+  void check_last_step(const Record& all) const;
+  void check_decisions(const Record& all) const;
+  [[noreturn]] void refuse(const Record& all) const;
+  void read(const Record& all);
 
   Worker& worker_;
   Channel channel_;
-  std::unique_ptr<Memory> memory_;
+  Merge merge_;
+  std::vector<std::byte> record_;
   ScopedJob exchange_;
+  std::int64_t expected_ = 0;  // of this rank, as announced for the step under way
   std::int64_t computed_ = 0;
+  std::int64_t last_expected_ = 0;  // as announced for the step before
   std::int64_t told_ = 0, heard_ = 0;
   int waiting_ = 0;
-  std::vector<std::int64_t> last_expected_;  // of all ranks, in the step before
-  float unit_ = 1;                           // samples that weigh 1 in this step
+  float unit_ = 1;  // samples that weigh 1 in this step
   float own_weight_ = 1;
   double total_weight_ = 1;
   std::vector<double> speeds_;

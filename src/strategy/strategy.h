@@ -67,8 +67,9 @@ class Strategy {
   // nobody can say yet, then nothing is sent before end_step.
   virtual Task<> begin_step(std::int64_t samples) = 0;
 
-  // Ends when forward may read the bucket's parameters.
+  // Ends when forward may read the bucket's parameters; on a device, behind there(bucket).
   virtual Task<> need(int bucket);
+  virtual Mark there(int /*bucket*/) const { return nullptr; }
 
   // Whether gradients may be on their way to others before end_step, so that nobody may touch them
   // any more. A driver that does not report buckets keeps them here until then.

@@ -42,7 +42,7 @@ Synchronous::Synchronous(Worker& worker, const Options& options)
     : Strategy(worker),
       options_(options),
       plan_(worker.arena(), options_.fusion),
-      table_(worker, worker.channel(kTable)) {}
+      table_(worker, worker.channel(kTable), options_.balance) {}
 
 std::vector<std::int64_t> Synchronous::split(std::int64_t samples) {
   const auto& speeds = table_.speeds();

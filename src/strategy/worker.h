@@ -70,6 +70,18 @@ class Worker {
     return channels_ + own;
   }
 
+  // For state beside the planes, which no peer reads: on the device where the planes are.
+  Allocate allocator() const {
+    if (arena_->parameters().device.kind != Device::gpu) return allocate_on_heap;
+    return [this](std::size_t count) { return fabric_.allocate(count); };
+  }
+
+  // The present end of the work on this worker's queue, and the wait for it: null, and nothing, on
+  // the host.
+  Mark record() const { return skein::record(loop().queue()); }
+  Task<> complete() const { return until_reached(loop(), record()); }
+  Task<double> value_of(Figure figure) const { return skein::value_of(loop(), std::move(figure)); }
+
   // The longest silence of a peer that is waited for, and the limit that this is to an operation.
   // And when an operation that starts now must have ended, where that is to be a moment.
   Duration patience() const { return patience_; }

@@ -5,7 +5,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <span>
 #include <sstream>
 #include <unordered_map>
 
@@ -61,74 +63,17 @@ Facts from_text(const std::string& text) {
   return facts;
 }
 
-// Everybody's texts by rank; no text from ranks that are gone. Bytes and lengths travel as whole
-// numbers that a float holds exactly, each from one rank alone.
-class Exchange {
- public:
-  Exchange(World& world, std::string own) : world_(world), own_(std::move(own)) {}
-
-  // Whether all have the same text, by digest: one small message.
-  bool all_equal() {
-    const auto size = static_cast<std::size_t>(world_.size());
-    const auto memory = allocate_on_heap(size * kColumns);
-    const Span table = memory->span();
-    std::uint64_t digest = 14695981039346656037ULL;  // FNV-1a
-    for (const char byte : own_)
-      digest = (digest ^ static_cast<unsigned char>(byte)) * 1099511628211ULL;
-    const std::size_t row = static_cast<std::size_t>(world_.rank()) * kColumns;
-    const auto put = [&](std::size_t column, std::uint64_t value) {
-      for (std::size_t i = 0; i < 4; ++i)
-        table[row + column + i] = static_cast<float>((value >> (16 * i)) & 0xffff);
-    };
-    put(kDigest, digest);
-    put(kLength, own_.size());
-    table[row + kPresent] = 1;
-    world_.impl().sum_small(table);
-    bool equal = true;
-    for (std::size_t r = 0; r < size; ++r) {
-      const auto get = [&](std::size_t column) {
-        std::uint64_t value = 0;
-        for (std::size_t i = 4; i-- > 0;)
-          value = value << 16 | static_cast<std::uint64_t>(table[r * kColumns + column + i]);
-        return value;
-      };
-      const bool present = table[r * kColumns + kPresent] > 0;
-      lengths_.push_back(present ? get(kLength) : 0);
-      equal &= !present || get(kDigest) == digest;
-    }
-    return equal;
-  }
-
-  std::vector<std::string> texts() {
-    std::vector<std::string> all;
-    for (std::size_t r = 0; r < lengths_.size(); ++r) {
-      if (lengths_[r] == 0) {
-        all.emplace_back();
-        continue;
-      }
-      const auto memory = allocate_on_heap(lengths_[r]);
-      const Span bytes = memory->span();
-      if (static_cast<int>(r) == world_.rank())
-        std::transform(own_.begin(), own_.end(), bytes.begin(), [](char byte) {
-          return static_cast<float>(static_cast<unsigned char>(byte));
-        });
-      world_.impl().sum(bytes);
-      std::string text(lengths_[r], ' ');
-      std::transform(bytes.begin(), bytes.end(), text.begin(), [](float byte) {
-        return static_cast<char>(static_cast<unsigned char>(byte));
-      });
-      all.push_back(std::move(text));
-    }
-    return all;
-  }
-
- private:
-  enum : std::size_t { kDigest = 0, kLength = 4, kPresent = 8, kColumns = 9 };
-
-  World& world_;
-  std::string own_;
-  std::vector<std::uint64_t> lengths_;
-};
+// Whether all have the same text, by digest (FNV-1a): one small message.
+bool all_have(World& world, const std::string& own) {
+  std::uint64_t digest = 14695981039346656037ULL;
+  for (const char byte : own)
+    digest = (digest ^ static_cast<unsigned char>(byte)) * 1099511628211ULL;
+  const std::array<std::uint64_t, 2> mine{digest, own.size()};
+  const auto bytes = std::as_bytes(std::span(mine));
+  for (const auto& row : world.impl().gather(bytes))
+    if (!row.empty() && !std::ranges::equal(row, bytes)) return false;
+  return true;
+}
 
 bool tells_of_failure(const std::string& text) { return text.find('\0') == std::string::npos; }
 
@@ -209,9 +154,9 @@ Facts facts_of(const torch::nn::Module& module) {
 
 void agree(World& world, const Facts& facts, const std::string& failure) {
   if (world.size() == 1) return;
-  Exchange exchange(world, to_text(facts, failure));
-  if (exchange.all_equal()) return;
-  const std::vector<std::string> texts = exchange.texts();
+  const std::string own = to_text(facts, failure);
+  if (all_have(world, own)) return;
+  const std::vector<std::string> texts = world.impl().gather_text(own);
   if (!failure.empty()) return;
   std::map<int, std::string> failures;
   Ranks failed;

@@ -122,15 +122,11 @@ void Distributed::Impl::start_from_rank_0() {
     for (const NamedTensor& each : *tensors) broadcast(each.tensor);
 }
 
-// Any dtype: the bytes travel, padded to whole floats.
+// Any dtype: the bytes travel.
 void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
   torch::Tensor copy = tensor.detach().to(torch::kCPU).contiguous().clone();
-  const std::size_t bytes = copy.nbytes();
-  const auto memory = allocate_on_heap((bytes + sizeof(float) - 1) / sizeof(float));
-  std::memcpy(memory->span().data, copy.data_ptr(), bytes);
-  courier().wait(
-      fabric().broadcast(World::Impl::kOwnChannel, memory->span(), 0, world_.impl().limit()));
-  std::memcpy(copy.data_ptr(), memory->span().data, bytes);
+  const Span bytes{copy.data_ptr(), copy.nbytes(), Device::cpu, Type::byte};
+  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, bytes, 0, world_.impl().limit()));
   tensor.detach().copy_(copy);
 }
 
@@ -288,12 +284,8 @@ void Distributed::Impl::after_flush() {
 // What forward reads first should arrive first. The order may depend on the data: rank 0's counts.
 void Distributed::Impl::reorder_once() {
   std::vector<int> order = std::exchange(read_order_, nullptr)->slots();
-  const auto memory = allocate_on_heap(order.size());
-  const Span shared = memory->span();
-  std::copy(order.begin(), order.end(), shared.begin());
+  const Span shared = message_of(std::as_bytes(std::span(order)));
   courier().wait(fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().limit()));
-  std::transform(shared.begin(), shared.end(), order.begin(),
-                 [](float slot) { return static_cast<int>(slot); });
   if (std::is_sorted(order.begin(), order.end())) return;
   reorder(order);
   after_flush();
@@ -392,7 +384,7 @@ void Distributed::Impl::verify_replicas() {
     courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().limit()));
     if (root || std::memcmp(own.data, rank_0.data, own.bytes()) == 0) continue;
     for (std::size_t i = 0; i < own.count && different < 0; ++i)
-      if (std::memcmp(&own[i], &rank_0[i], sizeof(float)) != 0)
+      if (std::memcmp(&own.host()[i], &rank_0.host()[i], sizeof(float)) != 0)
         different = binding_.arena().slot_at(at + i);  // a gap has none
   }
   if (different >= 0)

@@ -58,8 +58,8 @@ class ReadHook::Target {
   };
 
   void add_plane(Span plane) {
-    planes_.push_back({reinterpret_cast<std::uintptr_t>(plane.begin()),
-                       reinterpret_cast<std::uintptr_t>(plane.end())});
+    const auto begin = reinterpret_cast<std::uintptr_t>(plane.data);
+    planes_.push_back({begin, begin + plane.bytes()});
   }
 
   // `base` is where the tensor's storage begins in its plane, in bytes.

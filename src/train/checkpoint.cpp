@@ -9,7 +9,6 @@
 #include "keep/checkpoint_state.h"
 #include "keep/run_folder.h"
 #include "torch/safetensors.h"
-#include "train/gather_text.h"
 
 namespace skein {
 namespace {
@@ -327,7 +326,7 @@ fs::path find_checkpoint(World& world, const fs::path& folder, const Say& say) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     const Inspection own = inspect(*each, world.rank(), world.size());
     std::string damage;
-    for (const std::string& text : gather_text(world, own.damage))
+    for (const std::string& text : world.impl().gather_text(own.damage))
       damage += (damage.empty() || text.empty() ? "" : "; ") + text;
     if (damage.empty() && !own.checksums)
       say(fmt::format("{} has no checksums: an older version of Skein made it", each->string()));

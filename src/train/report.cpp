@@ -8,7 +8,6 @@
 #include "core/statistics.h"
 #include "core/units.h"
 #include "runtime/world_impl.h"
-#include "train/gather_text.h"
 
 namespace skein {
 namespace {
@@ -26,7 +25,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
       {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
        seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
        static_cast<double>(figures.bytes_sent), training});
-  const auto strategies = gather_text(world, strategy.dump());
+  const auto strategies = world.impl().gather_text(strategy.dump());
   Json workers = Json::array();
   double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {

@@ -54,11 +54,13 @@ Task<> many_rounds(Fabric& fabric) {
     const std::size_t count = kCounts[same.below(std::size(kCounts))];
     const auto memory = same.below(2) == 0 ? fabric.allocate(count) : allocate_on_heap(count);
     const Span buffer = memory->span();
-    for (std::size_t i = 0; i < count; ++i) buffer[i] = value(fabric.rank(), i, round);
+    const auto all_buffer = floats_of(buffer);
+    for (std::size_t i = 0; i < count; ++i) all_buffer[i] = value(fabric.rank(), i, round);
     if (own.below(8) == 0) co_await fabric.loop().sleep_for(200us);
     co_await start(fabric, kind, buffer, round);
+    const auto result = floats_of(buffer);
     for (std::size_t i = 0; i < count; ++i)
-      if (!correct(fabric, kind, count, i, round, buffer[i]))
+      if (!correct(fabric, kind, count, i, round, result[i]))
         throw Error("wrong in round " + std::to_string(round) + " at " + std::to_string(i));
   }
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "conformance/harness.h"
+#include "core/packed.h"
 #include "core/rng.h"
 #include "skein/error.h"
 
@@ -29,7 +30,8 @@ float total(int size, std::size_t i, std::size_t salt = 0) {
   return sum;
 }
 void set(Span span, int rank, std::size_t salt = 0) {
-  for (std::size_t i = 0; i < span.count; ++i) span[i] = value(rank, i, salt);
+  const auto all_of = floats_of(span);
+  for (std::size_t i = 0; i < span.count; ++i) all_of[i] = value(rank, i, salt);
 }
 
 class Conformance : public testing::TestWithParam<std::tuple<World, int>> {
@@ -61,8 +63,9 @@ TEST_P(Conformance, ReduceScatterLeavesTheSumInOwnShard) {
         set(buffer, fabric.rank(), count);
         co_await fabric.reduce_scatter(0, buffer, soon(fabric));
         const Range mine = shard(count, fabric.size(), fabric.rank());
+        const auto all_buffer = floats_of(buffer);
         for (std::size_t i = mine.offset; i < mine.end(); ++i)
-          if (buffer[i] != total(fabric.size(), i, count))
+          if (all_buffer[i] != total(fabric.size(), i, count))
             throw Error("wrong sum at " + std::to_string(i));
       };
       co_await with_both_memories(fabric, count, test);
@@ -74,13 +77,15 @@ TEST_P(Conformance, AllGatherCopiesEveryShard) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     for (const std::size_t count : kSizes) {
       const auto test = [&](Span buffer) -> Task<> {
-        for (std::size_t i = 0; i < count; ++i) buffer[i] = -1;
+        const auto all_buffer = floats_of(buffer);
+        for (std::size_t i = 0; i < count; ++i) all_buffer[i] = -1;
         set(buffer.at(shard(count, fabric.size(), fabric.rank())), fabric.rank());
         co_await fabric.all_gather(0, buffer, soon(fabric));
         for (int r = 0; r < fabric.size(); ++r) {
           const Span part = buffer.at(shard(count, fabric.size(), r));
+          const auto all_part = floats_of(part);
           for (std::size_t i = 0; i < part.count; ++i)
-            if (part[i] != value(r, i)) throw Error("wrong value at " + std::to_string(i));
+            if (all_part[i] != value(r, i)) throw Error("wrong value at " + std::to_string(i));
         }
       };
       co_await with_both_memories(fabric, count, test);
@@ -92,18 +97,45 @@ TEST_P(Conformance, AllReduceSumsEverywhere) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     for (const std::size_t count : kSizes) {
       const auto test = [&](Span buffer) -> Task<> {
-        for (const bool small : {false, true}) {
-          set(buffer, fabric.rank(), count);
-          if (small)
-            co_await fabric.all_reduce_small(3, buffer, soon(fabric));
-          else
-            co_await fabric.all_reduce(3, buffer, soon(fabric));
-          for (std::size_t i = 0; i < count; ++i)
-            if (buffer[i] != total(fabric.size(), i, count))
-              throw Error("wrong sum at " + std::to_string(i));
-        }
+        set(buffer, fabric.rank(), count);
+        co_await fabric.all_reduce(3, buffer, soon(fabric));
+        const auto all_buffer = floats_of(buffer);
+        for (std::size_t i = 0; i < count; ++i)
+          if (all_buffer[i] != total(fabric.size(), i, count))
+            throw Error("wrong sum at " + std::to_string(i));
       };
       co_await with_both_memories(fabric, count, test);
+    }
+  });
+}
+
+// What is merged depends on the order: each rank appends itself. From a few bytes to what no fabric
+// takes for small.
+TEST_P(Conformance, CombineMergesTheRecordsOfAllInOneOrder) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    for (const std::size_t room : {std::size_t{16}, std::size_t{40000}}) {
+      std::vector<std::byte> record(room);
+      record[0] = std::byte{1};  // how many follow
+      record[1] = static_cast<std::byte>(fabric.rank());
+      const Merge merge = [](std::span<std::byte> into, std::span<const std::byte> from) {
+        const auto have = std::to_integer<std::size_t>(into[0]);
+        const auto more = std::to_integer<std::size_t>(from[0]);
+        std::ranges::copy(from.subspan(1, more),
+                          into.begin() + 1 + static_cast<std::ptrdiff_t>(have));
+        into[0] = static_cast<std::byte>(have + more);
+      };
+      for (int again = 0; again < 3; ++again) {
+        std::vector<std::byte> mine = record;
+        co_await fabric.combine(3, message_of(mine), merge, soon(fabric));
+        if (mine[0] != static_cast<std::byte>(fabric.size())) throw Error("not everybody is in it");
+        std::vector<bool> seen(static_cast<std::size_t>(fabric.size()));
+        for (std::size_t i = 1; i <= seen.size(); ++i)
+          seen.at(std::to_integer<std::size_t>(mine[i])) = true;
+        if (std::ranges::count(seen, true) != fabric.size()) throw Error("somebody is in it twice");
+        std::vector<std::byte> first = mine;
+        co_await fabric.broadcast(3, message_of(first), 0, soon(fabric));
+        if (first != mine) throw Error("ranks have merged in different orders");
+      }
     }
   });
 }
@@ -115,18 +147,18 @@ TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
     const auto one = fabric.allocate(count), two = fabric.allocate(count),
                zero = fabric.allocate(count);
     Rng rng(static_cast<std::uint64_t>(fabric.rank()) + 5);
+    const auto all_one = floats_of(one->span());
+    const auto all_two = floats_of(two->span());
     for (std::size_t i = 0; i < count; ++i)
-      one->span()[i] = two->span()[i] = static_cast<float>(rng.normal());
+      all_one[i] = all_two[i] = static_cast<float>(rng.normal());
     co_await fabric.all_reduce(0, one->span(), soon(fabric));
     co_await fabric.reduce_scatter(0, two->span(), soon(fabric));
     co_await fabric.all_gather(0, two->span(), soon(fabric));
-    for (std::size_t i = 0; i < count; ++i)
-      if (one->span()[i] != two->span()[i]) throw Error("bits differ at " + std::to_string(i));
-    if (fabric.rank() == 0)
-      for (std::size_t i = 0; i < count; ++i) zero->span()[i] = one->span()[i];
+    const auto sum = floats_of(one->span());
+    if (!std::ranges::equal(sum, floats_of(two->span()))) throw Error("the bits differ");
+    if (fabric.rank() == 0) std::ranges::copy(sum, floats_of(zero->span()).begin());
     co_await fabric.broadcast(0, zero->span(), 0, soon(fabric));
-    for (std::size_t i = 0; i < count; ++i)
-      if (zero->span()[i] != one->span()[i]) throw Error("ranks differ at " + std::to_string(i));
+    if (!std::ranges::equal(sum, floats_of(zero->span()))) throw Error("the ranks differ");
   });
 }
 
@@ -138,8 +170,9 @@ TEST_P(Conformance, BroadcastFromEveryRoot) {
         const auto test = [&](Span buffer) -> Task<> {
           set(buffer, fabric.rank());
           co_await fabric.broadcast(1, buffer, root, soon(fabric));
+          const auto all_buffer = floats_of(buffer);
           for (std::size_t i = 0; i < count; ++i)
-            if (buffer[i] != value(root, i)) throw Error("wrong value at " + std::to_string(i));
+            if (all_buffer[i] != value(root, i)) throw Error("wrong value at " + std::to_string(i));
         };
         co_await with_both_memories(fabric, count, test);
       }
@@ -154,8 +187,7 @@ TEST_P(Conformance, BarrierWaitsForTheLast) {
     std::int64_t came = fabric.loop().now().time_since_epoch().count();
     co_await fabric.barrier(0, soon(fabric));
     const std::int64_t left = fabric.loop().now().time_since_epoch().count();
-    Span bits{reinterpret_cast<float*>(&came), 2};
-    co_await fabric.broadcast(0, bits, last, soon(fabric));
+    co_await fabric.broadcast(0, message_in(came), last, soon(fabric));
     if (left < came) throw Error("the barrier opened early");
   });
 }
@@ -173,15 +205,17 @@ TEST_P(Conformance, PointToPointKeepsOrderAndExchangeGoesBothWays) {
       both.push_back(fabric.send(2, next, part, soon(fabric)));
       both.push_back(fabric.receive(2, previous, in->span().at({0, k * 10}), soon(fabric)));
       co_await all_of(fabric.loop(), std::move(both));
+      const auto all_in = floats_of(in->span());
       for (std::size_t i = 0; i < k * 10; ++i)
-        if (in->span()[i] != value(previous, i, k)) throw Error("wrong message");
+        if (all_in[i] != value(previous, i, k)) throw Error("wrong message");
     }
     const int peer = fabric.rank() ^ 1;
     if (peer >= fabric.size()) co_return;
     set(buffer->span(), fabric.rank());
     co_await fabric.exchange(3, peer, buffer->span(), in->span(), soon(fabric));
+    const auto all_in = floats_of(in->span());
     for (std::size_t i = 0; i < 1000; ++i)
-      if (in->span()[i] != value(peer, i)) throw Error("wrong exchange");
+      if (all_in[i] != value(peer, i)) throw Error("wrong exchange");
   });
 }
 
@@ -203,8 +237,9 @@ TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
     co_await all_of(fabric.loop(), std::move(tasks));
     for (std::size_t k = 0; k < kOperations; ++k) {
       const Span buffer = buffers[k]->span();
+      const auto all_buffer = floats_of(buffer);
       for (std::size_t i = 0; i < buffer.count; ++i)
-        if (buffer[i] != total(fabric.size(), i, k)) throw Error("wrong sum");
+        if (all_buffer[i] != total(fabric.size(), i, k)) throw Error("wrong sum");
     }
   });
 }
@@ -290,8 +325,9 @@ TEST_P(ConformanceOfPeers, CancellationEndsOneOperationAndLeavesOtherChannels) {
     }
     set(other->span(), fabric.rank());
     co_await fabric.all_reduce(1, other->span(), soon(fabric));
+    const auto all_other = floats_of(other->span());
     for (std::size_t i = 0; i < 1000; ++i)
-      if (other->span()[i] != total(fabric.size(), i)) throw Error("wrong sum");
+      if (all_other[i] != total(fabric.size(), i)) throw Error("wrong sum");
   });
 }
 

@@ -34,11 +34,13 @@ struct Rank {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options,
        std::unique_ptr<Optimizer> chosen = nullptr, Trace* watched = nullptr)
       : arena({{"a", kElements}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(chosen ? std::move(chosen) : std::make_unique<Sgd>(arena.size(), SgdOptions{})),
+        optimizer(chosen ? std::move(chosen)
+                         : std::make_unique<Sgd>(arena.size(), SgdOptions{},
+                                                 std::vector<GroupRule>{}, allocator(fabric))),
         worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}),
                watched ? *watched : static_cast<Trace&>(no_trace), 20s, 0, 5),
         strategy(make_strategy(name, options, worker)) {
-    for (float& x : arena.parameters()) x = start_of(fabric.rank());
+    for (float& x : floats_of(arena.parameters())) x = start_of(fabric.rank());
     background = ScopedJob(fabric.loop().spawn(strategy->background()));
   }
 
@@ -46,7 +48,7 @@ struct Rank {
     co_await strategy->expect(4);
     co_await worker.loop().sleep_for(2ms);
     co_await strategy->begin_step(4);
-    for (float& g : arena.gradients()) g = gradient_of(worker.rank());
+    for (float& g : floats_of(arena.gradients())) g = gradient_of(worker.rank());
     worker.meters.computed(2ms, 4);
     co_await strategy->end_step(4);
     ++steps;
@@ -71,7 +73,7 @@ Task<> compare_with(Fabric& fabric, int lowest, int dead, Span mine) {
   } else {
     const auto memory = allocate_on_heap(mine.count);
     co_await fabric.receive(kCheck, lowest, memory->span(), deadline);
-    require(std::ranges::equal(memory->span(), mine), "replicas differ");
+    require(std::ranges::equal(floats_of(memory->span()), floats_of(mine)), "replicas differ");
   }
 }
 
@@ -96,7 +98,7 @@ TEST_P(GossipOf, TheMeanMovesByGradientsAlone) {
     double mean = 0;
     for (int r = 0; r < fabric.size(); ++r)
       mean += (start_of(r) - 40 * kRate * static_cast<double>(gradient_of(r))) / fabric.size();
-    for (const float x : rank.arena.parameters().at({0, kElements}))
+    for (const float x : floats_of(rank.arena.parameters().at({0, kElements})))
       require(std::abs(x - mean) < (strategy() == "acid" ? 5e-3 : 1e-4),
               std::to_string(x) + " for " + std::to_string(mean));
     co_await compare_with(fabric, 0, -1, rank.arena.parameters());
@@ -141,9 +143,9 @@ TEST_P(GossipOf, SettledItLeavesTheParametersAlone) {
       for (int step = 0; step < 5 + fabric.rank(); ++step) co_await rank.step();
       co_await rank.strategy->settle();
       const Span model = rank.arena.parameters();
-      const std::vector<float> before(model.begin(), model.end());
+      const std::vector<float> before(floats_of(model).begin(), floats_of(model).end());
       co_await fabric.loop().sleep_for(20ms);
-      require(std::ranges::equal(model, before), "the model changed");
+      require(std::ranges::equal(floats_of(model), before), "the model changed");
     }
     co_await rank.strategy->flush();
     co_await compare_with(fabric, 0, -1, rank.arena.parameters());
@@ -152,23 +154,26 @@ TEST_P(GossipOf, SettledItLeavesTheParametersAlone) {
 
 TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
   run_all_but(-1, [&](Fabric& fabric) -> Task<> {
-    auto adamw = std::make_unique<Adamw>((kElements + 15) / 16 * 16, AdamwOptions{});
+    auto adamw = std::make_unique<Adamw>((kElements + 15) / 16 * 16, AdamwOptions{},
+                                         std::vector<GroupRule>{}, allocator(fabric));
     Rank rank(fabric, strategy(), {{"momentum", "averaged"}, {"rate", "2"}}, std::move(adamw));
     // Of constant gradients a rank by itself would have a mean of (1 − β1^k) times its own.
     double apart = 0;
     for (int step = 1; step <= 40; ++step) {
       co_await rank.step();
       const double alone = (1 - std::pow(0.9, step)) * double{gradient_of(fabric.rank())};
-      apart = std::max(apart, std::abs(rank.optimizer->state().at("exp_avg")[0] - alone));
+      apart =
+          std::max(apart, std::abs(floats_of(rank.optimizer->state().at("exp_avg"))[0] - alone));
     }
     require(apart > 0.05, "the state is its own, but for " + std::to_string(apart));
-    require(rank.optimizer->state().at("exp_avg_sq")[0] >= 0, "a negative square");
+    require(floats_of(rank.optimizer->state().at("exp_avg_sq"))[0] >= 0, "a negative square");
     co_await rank.strategy->flush();
     // By themselves the ranks would have states as far apart as their gradients.
     const auto all = allocate_on_heap(static_cast<std::size_t>(fabric.size()));
-    all->span()[static_cast<std::size_t>(fabric.rank())] = rank.optimizer->state().at("exp_avg")[0];
-    co_await fabric.all_reduce_small(9, all->span(), fabric.loop().now() + 20s);
-    const auto [least, most] = std::ranges::minmax(all->span());
+    floats_of(all->span())[static_cast<std::size_t>(fabric.rank())] =
+        floats_of(rank.optimizer->state().at("exp_avg"))[0];
+    co_await fabric.all_reduce(9, all->span(), fabric.loop().now() + 20s);
+    const auto [least, most] = std::ranges::minmax(floats_of(all->span()));
     const double alone = gradient_of(fabric.size() - 1) - gradient_of(0);
     require(most - least < 0.85 * alone,
             std::to_string(most - least) + " apart of " + std::to_string(alone));

@@ -26,17 +26,21 @@ float value(int rank, std::size_t i) {
 }
 
 void set(Span span, int rank) {
-  for (std::size_t i = 0; i < span.count; ++i) span[i] = value(rank, i);
+  const auto all_of = floats_of(span);
+  for (std::size_t i = 0; i < span.count; ++i) all_of[i] = value(rank, i);
 }
 
 void expect_same_bits(Span got, Span want, const char* what) {
+  const auto all_got = floats_of(got);
+  const auto all_want = floats_of(want);
   for (std::size_t i = 0; i < got.count; ++i)
-    if (got[i] != want[i]) throw Error(std::string(what) + " differs at " + std::to_string(i));
+    if (all_got[i] != all_want[i])
+      throw Error(std::string(what) + " differs at " + std::to_string(i));
 }
 
 Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
-  copy(memory->span(), mine);
+  std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
   co_await fabric.broadcast(9, memory->span(), 0, soon(fabric));
   expect_same_bits(mine, memory->span(), "a rank");
 }
@@ -61,13 +65,14 @@ TEST_P(Half, ReduceScatterKeepsTheBound) {
       co_await fabric.reduce_scatter(0, buffer->span(), soon(fabric), Wire::bf16);
       const Range own = shard(count, fabric.size(), fabric.rank());
       bool rounded = false;
+      const auto all_buffer = floats_of(buffer->span());
       for (std::size_t i = own.offset; i < own.end(); ++i) {
         double sum = 0, sizes = 0;
         for (int r = 0; r < fabric.size(); ++r) {
           sum += static_cast<double>(value(r, i));
           sizes += std::abs(static_cast<double>(value(r, i)));
         }
-        const double error = std::abs(static_cast<double>(buffer->span()[i]) - sum);
+        const double error = std::abs(static_cast<double>(all_buffer[i]) - sum);
         if (error > sizes * (std::ldexp(1, -8) + fabric.size() * std::ldexp(1, -24)))
           throw Error("off by " + std::to_string(error) + " at " + std::to_string(i));
         rounded |= error > sizes * std::ldexp(1, -14);
@@ -84,7 +89,8 @@ TEST_P(Half, AllGatherGivesEverybodyTheRoundedShardsTheOwnerToo) {
                  want = allocate_on_heap(count);
       for (int r = 0; r < fabric.size(); ++r) {
         const Range part = shard(count, fabric.size(), r);
-        for (std::size_t i = part.offset; i < part.end(); ++i) want->span()[i] = value(r, i);
+        const auto all_want = floats_of(want->span());
+        for (std::size_t i = part.offset; i < part.end(); ++i) all_want[i] = value(r, i);
       }
       if (fabric.size() > 1) round_to_bf16(want->span());
       for (const Span buffer : {own->span(), other->span()}) {
@@ -143,7 +149,7 @@ TEST_P(Half, ManyInFlightAmongOthers) {
     for (int k = 0; k < kOperations; ++k) {
       // Small integers: exact in bfloat16 up to 256.
       const int want = fabric.size() * k + fabric.size() * (fabric.size() - 1) / 2;
-      for (const float got : buffers[static_cast<std::size_t>(k)]->span())
+      for (const float got : floats_of(buffers[static_cast<std::size_t>(k)]->span()))
         if (got != static_cast<float>(want)) throw Error("wrong sum " + std::to_string(got));
     }
   });

@@ -11,8 +11,17 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "toy/toy_device.h"
 
 namespace skein::conformance {
+
+using toy::floats_of;  // for a test's own look at memory, wherever it is
+
+// For state beside a model's planes.
+inline Allocate allocator(Fabric& fabric) {
+  if (!fabric.loop().queue()) return allocate_on_heap;
+  return [&fabric](std::size_t count) { return fabric.allocate(count); };
+}
 
 // How one rank ended.
 struct Outcome {

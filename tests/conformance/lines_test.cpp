@@ -120,7 +120,8 @@ constexpr std::size_t kLarge = 3'000'000;  // leaves no simulated network within
 Task<> receive_ones_or_nothing(Fabric& fabric, Span into) {
   try {
     co_await fabric.receive(kBroken, 0, into, in(fabric, 20s));
-    require(std::ranges::all_of(into, [](float x) { return x == 1; }), "another message");
+    require(std::ranges::all_of(floats_of(into), [](float x) { return x == 1; }),
+            "another message");
   } catch (const IoError& error) {
     require(error.peer() == 0, "names another");
   }
@@ -180,7 +181,8 @@ TEST_P(LinesOn, ACollectiveThatWasGivenUpIsLeftAlone) {
         co_await expect_io_error(fabric.all_reduce(kBroken, buffer, in(fabric, 100ms)), 1, "late");
         fill(buffer, -1);
         co_await fabric.loop().sleep_for(600ms);
-        require(std::ranges::all_of(buffer, [](float x) { return x == -1; }), "written to");
+        require(std::ranges::all_of(floats_of(buffer), [](float x) { return x == -1; }),
+                "written to");
       } else {
         fill(buffer, 1);
         co_await fabric.loop().sleep_for(300ms);

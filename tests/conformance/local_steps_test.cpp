@@ -20,7 +20,7 @@ constexpr std::int64_t kBatch = 4;
 struct Runner {
   Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options)
       : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}),
+        optimizer(arena.size(), {0.9, 0, false}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0),
         strategy(make_strategy(name, options, worker)) {}
 
@@ -43,9 +43,10 @@ struct Runner {
 // Whether this worker has rank 0's values.
 Task<bool> as_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
-  copy(memory->span(), mine);
+  std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
   co_await fabric.broadcast(kOther, memory->span(), 0, fabric.loop().now() + 30s);
-  co_return std::equal(mine.begin(), mine.end(), memory->span().begin());
+  co_return std::equal(floats_of(mine).begin(), floats_of(mine).end(),
+                       floats_of(memory->span()).begin());
 }
 
 Task<> expect_settled(Runner& runner, Fabric& fabric, std::int64_t samples) {
@@ -116,8 +117,10 @@ TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
       const Span expected = state.at("momentum")->span();
       std::size_t shown = 0;
       const TakeState take = [&](const std::string&, Range range, Span values) {
+        const auto all_values = floats_of(values);
+        const auto all_expected = floats_of(expected);
         for (std::size_t i = 0; i < range.count; ++i)
-          shown += values[i] == expected[range.offset + i];
+          shown += all_values[i] == all_expected[range.offset + i];
       };
       co_await runner.strategy->stream_state(0, take);
       if (shown != (fabric.rank() == 0 ? expected.count : 0)) throw Error("streams another mean");

@@ -1,4 +1,4 @@
-// The local fabric, one forked process per rank: as it is, and with emulated links.
+// The local fabric, one forked process per rank: as it is, with emulated links, and on a device.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "conformance/harness.h"
 #include "fabric/local/local_fabric.h"
@@ -25,10 +26,13 @@ struct Report {
   char error[400];
 };
 
-void run_rank(const Body& body, const LocalOptions& options, Report& report) {
+void run_rank(const Body& body, const LocalOptions& options, bool on_device, Report& report) {
   try {
     const SteadyClock clock;
+    std::optional<toy::ToyQueue> queue;
+    if (on_device) queue.emplace(static_cast<std::uint64_t>(options.rank));
     Loop loop(clock);
+    if (queue) loop.use(&*queue);
     LocalFabric fabric(loop, options);
     std::exception_ptr error;
     const auto whole = [&]() -> Task<> { co_await body(fabric); };
@@ -53,7 +57,8 @@ void run_rank(const Body& body, const LocalOptions& options, Report& report) {
   report.finished = true;
 }
 
-std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& link) {
+std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& link,
+                               bool on_device = false) {
   static std::atomic<int> runs{0};
   const auto ranks = static_cast<std::size_t>(size);
   void* memory = ::mmap(nullptr, sizeof(Report) * ranks, PROT_READ | PROT_WRITE,
@@ -65,7 +70,7 @@ std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& 
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      run_rank(body, {run_id, rank, size, 20s, link}, reports[rank]);
+      run_rank(body, {run_id, rank, size, 20s, link}, on_device, reports[rank]);
       std::fflush(nullptr);
       ::_exit(reports[rank].ok ? 0 : 1);
     }
@@ -95,7 +100,8 @@ std::vector<World> worlds() {
   std::vector<World> all{
       {"local", [](int size, const Body& body) { return run_local(size, body, {}); }, die},
       {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); },
-       die}};
+       die},
+      {"device", [](int size, const Body& body) { return run_local(size, body, {}, true); }, die}};
   for (World& world : sim_worlds()) all.push_back(std::move(world));
   return all;
 }

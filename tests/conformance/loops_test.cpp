@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "conformance/harness.h"
-#include "core/exact_count.h"
 #include "kernels/kernels.h"
 #include "optimize/sgd.h"
 #include "skein/error.h"
@@ -26,7 +25,7 @@ void require(bool holds, const std::string& what) {
 struct Runner {
   explicit Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options = {})
       : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}),
+        optimizer(arena.size(), {0.9, 0, false}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, kPatience, 0),
         strategy(make_strategy(name, options, worker)),
         background(fabric.loop().spawn_background(strategy->background())) {}
@@ -41,7 +40,7 @@ struct Runner {
     co_await strategy->begin_step(announced);
     if (samples > 0)
       for (const Slot& slot : arena.slots())
-        for (float& g : arena.gradients().at(slot.range)) g += slope();
+        for (float& g : floats_of(arena.gradients().at(slot.range))) g += slope();
     for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
       strategy->gradient_ready(bucket);
     worker.meters.computed(time, samples);
@@ -69,13 +68,14 @@ struct Runner {
 Task<> expect_equal(Runner& runner, Fabric& fabric) {
   const Deadline deadline = fabric.loop().now() + 2 * kPatience;
   const auto memory = allocate_on_heap(runner.model().count);
-  copy(memory->span(), runner.model());
+  std::ranges::copy(floats_of(runner.model()), floats_of(memory->span()).begin());
   co_await fabric.broadcast(kOther, memory->span(), 0, deadline);
-  require(std::ranges::equal(runner.model(), memory->span()), "replicas differ");
+  require(std::ranges::equal(floats_of(runner.model()), floats_of(memory->span())),
+          "replicas differ");
   const auto counts = allocate_on_heap(1);
-  counts->span()[0] = static_cast<float>(runner.counted);
+  floats_of(counts->span())[0] = static_cast<float>(runner.counted);
   co_await fabric.all_reduce(kOther, counts->span(), deadline);
-  const auto all = static_cast<std::int64_t>(counts->span()[0]);
+  const auto all = static_cast<std::int64_t>(floats_of(counts->span())[0]);
   require(runner.worker.progress.samples == all,
           "counted " + std::to_string(runner.worker.progress.samples) + " samples of " +
               std::to_string(all));
@@ -95,7 +95,7 @@ TEST_P(OrdinaryLoops, AFixedNumberOfStepsThenFlush) {
     for (int i = 0; i < 50; ++i) co_await runner.step();
     co_await runner.strategy->flush();
     co_await expect_equal(runner, fabric);
-    require(runner.model()[0] < 0, "nothing was learnt");
+    require(floats_of(runner.model())[0] < 0, "nothing was learnt");
   });
 }
 
@@ -141,9 +141,10 @@ TEST_P(OrdinaryLoops, AFlushAfterAFlushChangesNothing) {
     Runner runner(fabric, name);
     for (int i = 0; i < 3 + fabric.rank(); ++i) co_await runner.step();
     co_await runner.strategy->flush();
-    const std::vector<float> before(runner.model().begin(), runner.model().end());
+    const std::vector<float> before(floats_of(runner.model()).begin(),
+                                    floats_of(runner.model()).end());
     for (int i = 0; i < 3; ++i) co_await runner.strategy->flush();
-    require(std::ranges::equal(runner.model(), before), "the model changed");
+    require(std::ranges::equal(floats_of(runner.model()), before), "the model changed");
     co_await expect_equal(runner, fabric);
   });
 }
@@ -157,11 +158,12 @@ TEST_P(OrdinaryLoops, WhatIsWrittenAfterAFlushCounts) {
     co_await runner.strategy->flush();
     for (const Slot& slot : runner.arena.slots()) fill(runner.model().at(slot.range), 1000);
     co_await runner.strategy->flush();
-    require(runner.model()[0] == 1000, "lost without a step");
+    require(floats_of(runner.model())[0] == 1000, "lost without a step");
     for (int i = 0; i < 5; ++i) co_await runner.step();
     co_await runner.strategy->flush();
     co_await expect_equal(runner, fabric);
-    require(runner.model()[0] > 990, "lost by a step: " + std::to_string(runner.model()[0]));
+    require(floats_of(runner.model())[0] > 990,
+            "lost by a step: " + std::to_string(floats_of(runner.model())[0]));
   });
 }
 

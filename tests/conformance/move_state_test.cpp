@@ -28,7 +28,7 @@ float value_of(std::size_t vector, std::size_t element) {
 struct Owner {
   Owner(Fabric& fabric, const std::vector<Arena::Parameter>& parameters)
       : arena(parameters, allocate_absent),
-        optimizer(arena.size(), AdamwOptions{}),
+        optimizer(arena.size(), AdamwOptions{}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0) {}
 
   BucketPlan plan(std::size_t bucket_bytes) const {
@@ -41,8 +41,9 @@ struct Owner {
     for (std::size_t vector = 0; vector < 2; ++vector)
       for (const Range& range : optimizer.owned())
         state.split(range, [&](Range piece, Range at) {
+          const auto all_state_vector = floats_of(state.vector(vector));
           for (std::size_t i = 0; i < piece.count; ++i)
-            state.vector(vector)[at.offset + i] = value_of(vector, piece.offset + i);
+            all_state_vector[at.offset + i] = value_of(vector, piece.offset + i);
         });
   }
 
@@ -54,8 +55,9 @@ struct Owner {
     for (std::size_t vector = 0; vector < 2; ++vector)
       for (const Range& range : optimizer.owned())
         state.split(range, [&](Range piece, Range at) {
+          const auto all_state_vector = floats_of(state.vector(vector));
           for (std::size_t i = 0; i < piece.count; ++i)
-            if (state.vector(vector)[at.offset + i] != value_of(vector, piece.offset + i))
+            if (all_state_vector[at.offset + i] != value_of(vector, piece.offset + i))
               throw Error("another state at " + std::to_string(piece.offset + i));
         });
   }

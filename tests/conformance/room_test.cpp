@@ -33,10 +33,10 @@ TEST(Room, WorkersThatDoNotFitTogetherAreToldBeforeTheyTouchTheirMemory) {
       const std::string text = error.what();
       if (text.find("needs") == std::string::npos || text.find("has") == std::string::npos)
         throw Error("says too little: " + text);
-      refused->span()[0] = 1;
+      refused->span().host()[0] = 1;
     }
-    co_await fabric.all_reduce_small(1, refused->span(), fabric.loop().now() + 30s);
-    if (refused->span()[0] == 0) throw Error("both were given what only one can have");
+    co_await fabric.all_reduce(1, refused->span(), fabric.loop().now() + 30s);
+    if (refused->span().host()[0] == 0) throw Error("both were given what only one can have");
     // What was refused is no longer counted: when the other has given back, there is room again.
     large.reset();
     co_await fabric.barrier(2, fabric.loop().now() + 30s);

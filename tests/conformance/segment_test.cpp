@@ -47,7 +47,7 @@ TEST(Segment, StaysOutOfCoreDumps) {
   OwnSegment own(kRanks);
   const Span memory = own.allocate(1 << 20);
   PeerSegment peer(same_file(own), 1, kRanks);
-  peer.at(*own.place_of(memory));
+  peer.at(*own.place_of(memory), Type::f32);
   peer.mailbox(2, 5);
   const auto all = flags_of_mappings();
   EXPECT_EQ(all.size(), 5u);
@@ -144,19 +144,19 @@ TEST(Segment, APlaceOutsideOfItIsAnErrorThatNamesThePeer) {
   OwnSegment own(kRanks);
   const Place good = *own.place_of(own.allocate(5000));
   PeerSegment peer(same_file(own), 2, kRanks);
-  EXPECT_EQ(peer.at(good).count, 5000u);
+  EXPECT_EQ(peer.at(good, Type::f32).count, 5000u);
   const std::uint64_t huge = ~std::uint64_t{0};
   std::vector<Place> wrong(7, good);
-  wrong[0].count = huge / 4;
+  wrong[0].bytes = huge - 3;
   wrong[1].offset = huge - 3;
   wrong[2].part = huge - 4095;
   wrong[3].part += 1;
   wrong[4].offset = 2;
-  wrong[5] = {good.part + (std::uint64_t{1} << 40), 4096, 0, 1};
-  wrong[6] = {good.part + 4096, huge - 4095, 0, 1};
+  wrong[5] = {good.part + (std::uint64_t{1} << 40), 4096, 0, 4};
+  wrong[6] = {good.part + 4096, huge - 4095, 0, 4};
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     try {
-      peer.at(wrong[i]);
+      peer.at(wrong[i], Type::f32);
       ADD_FAILURE() << "place " << i << " was accepted";
     } catch (const IoError& error) {
       EXPECT_EQ(error.peer(), 2);
@@ -170,15 +170,15 @@ TEST(Segment, MemoryThatMovesAwayKeepsAddressAndContentsAndHearsNoMoreOfPeers) {
   const Span memory = own.allocate(10000);
   fill(memory, 3);
   PeerSegment peer(same_file(own), 2, kRanks);
-  const Span theirs = peer.at(*own.place_of(memory));
+  const Span theirs = peer.at(*own.place_of(memory), Type::f32);
   fill(theirs.at({0, 10}), 4);
   own.move_away(memory);
   fill(theirs, 5);
-  EXPECT_EQ(memory[0], 4);
-  EXPECT_EQ(memory[9999], 3);
+  EXPECT_EQ(memory.host()[0], 4);
+  EXPECT_EQ(memory.host()[9999], 3);
   fill(memory, 6);
-  EXPECT_EQ(theirs[0], 5);
-  EXPECT_EQ(peer.at(*own.place_of(memory))[0], 6);
+  EXPECT_EQ(theirs.host()[0], 5);
+  EXPECT_EQ(peer.at(*own.place_of(memory), Type::f32).host()[0], 6);
 }
 
 TEST(Segment, WhatWasReleasedIsUsedAgainAndZero) {
@@ -189,7 +189,7 @@ TEST(Segment, WhatWasReleasedIsUsedAgainAndZero) {
     own.release(first);
     const Span second = own.allocate(count);
     EXPECT_EQ(second.data, first.data);
-    EXPECT_TRUE(std::ranges::all_of(second, [](float x) { return x == 0; }));
+    EXPECT_TRUE(std::ranges::all_of(second.host(), [](float x) { return x == 0; }));
   }
 }
 
@@ -202,7 +202,7 @@ TEST(Segment, IsAllocatedFromSeveralThreads) {
       const Span memory = own.allocate(1 + i % 3000);
       fill(memory, mine);
       if (!own.place_of(memory)) ++wrong;
-      for (const float x : memory) wrong += x == mine ? 0 : 1;
+      for (const float x : memory.host()) wrong += x == mine ? 0 : 1;
       own.release(memory);
     }
   };

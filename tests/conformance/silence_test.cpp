@@ -111,9 +111,9 @@ TEST(ManyRanks, TwoHundredAndFiftySixWorkersOfAHostWork) {
   const World local = worlds().front();
   expect_ok(local, 256, [](Fabric& fabric) -> Task<> {
     const auto memory = fabric.allocate(5000);
-    for (float& x : memory->span()) x = 1;
+    for (float& x : floats_of(memory->span())) x = 1;
     co_await fabric.all_reduce(0, memory->span(), Limit::silence(60s));
-    for (const float x : memory->span()) require(x == 256, "another sum");
+    for (const float x : floats_of(memory->span())) require(x == 256, "another sum");
     const int next = (fabric.rank() + 1) % fabric.size();
     const int previous = (fabric.rank() + fabric.size() - 1) % fabric.size();
     float mine = static_cast<float>(fabric.rank()), theirs = -1;

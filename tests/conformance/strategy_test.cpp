@@ -27,7 +27,7 @@ constexpr double kRate = 0.1, kMomentum = 0.9;
 void set_gradient(const Arena& arena, Span gradients, int rank, int step) {
   for (const Slot& slot : arena.slots()) {
     Rng rng(static_cast<std::uint64_t>(1000 * step + 10 * rank) + slot.range.offset);
-    for (float& value : std::span(gradients.at(slot.range).data, slot.range.count))
+    for (float& value : floats_of(gradients.at(slot.range)))
       value = static_cast<float>(rng.uniform(-1, 1));
   }
 }
@@ -63,7 +63,7 @@ struct Rank {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0,
        const std::vector<Arena::Parameter>& parameters = kParameters)
       : arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}),
+        optimizer(arena.size(), {kMomentum, 0, false}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
         strategy(make_strategy(name, options, worker)) {}
 
@@ -73,7 +73,7 @@ struct Rank {
       co_await strategy->need(bucket);
     co_await strategy->begin_step(expected);
     if (samples > 0) set_gradient(arena, arena.gradients(), worker.rank(), number);
-    if (poisoned) arena.gradients()[3] = NAN;
+    if (poisoned) floats_of(arena.gradients())[3] = NAN;
     Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
     const auto order = rng.permutation(static_cast<std::uint32_t>(strategy->plan().count()));
     for (const std::uint32_t bucket : order)
@@ -91,18 +91,22 @@ struct Rank {
 
 // The relative tolerance allows for another order of summation, nothing more.
 void compare(Span got, Span want) {
+  const auto all_got = floats_of(got);
+  const auto all_want = floats_of(want);
   for (std::size_t i = 0; i < got.count; ++i)
-    if (!(std::abs(got[i] - want[i]) <= 2e-6F * std::max(1.0F, std::abs(want[i]))))
-      throw Error("element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", expected " +
-                  std::to_string(want[i]));
+    if (!(std::abs(all_got[i] - all_want[i]) <= 2e-6F * std::max(1.0F, std::abs(all_want[i]))))
+      throw Error("element " + std::to_string(i) + " is " + std::to_string(all_got[i]) +
+                  ", expected " + std::to_string(all_want[i]));
 }
 
 Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
-  copy(memory->span(), mine);
+  std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
   co_await fabric.broadcast(7, memory->span(), 0, fabric.loop().now() + 30s);
+  const auto all_memory = floats_of(memory->span());
+  const auto all_mine = floats_of(mine);
   for (std::size_t i = 0; i < mine.count; ++i)
-    if (memory->span()[i] != mine[i]) throw Error("replicas differ at " + std::to_string(i));
+    if (all_memory[i] != all_mine[i]) throw Error("replicas differ at " + std::to_string(i));
 }
 
 class Strategies : public testing::TestWithParam<std::tuple<World, int, std::string>> {
@@ -160,9 +164,12 @@ TEST_P(Strategies, TheUserMayClipTheAveragedGradient) {
     for (int step = 1; step <= 3; ++step) co_await rank.step(5, 5, step);
     co_await rank.strategy->flush();
     const Span got = rank.arena.parameters(), want = clips.arena.parameters();
+    const auto all_got = floats_of(got);
+    const auto all_want = floats_of(want);
     for (std::size_t i = 0; i < got.count; ++i)
-      if (got[i] != want[i]) throw Error("differs at " + std::to_string(i));
-    if (squared_norm(got) == 0) throw Error("nothing was trained");
+      if (all_got[i] != all_want[i]) throw Error("differs at " + std::to_string(i));
+    if (co_await value_of(fabric.loop(), squared_norm(got)) == 0)
+      throw Error("nothing was trained");
   });
 }
 
@@ -180,7 +187,8 @@ TEST_P(Strategies, TheUserMaySkipAStep) {
     }
     co_await rank.strategy->flush();
     compare(rank.arena.parameters(), reference.arena.parameters());
-    if (squared_norm(rank.arena.gradients()) != 0) throw Error("gradients are left");
+    if (co_await value_of(fabric.loop(), squared_norm(rank.arena.gradients())) != 0)
+      throw Error("gradients are left");
     if (rank.worker.progress.steps != 2) throw Error("counts updates that were not made");
     if (rank.worker.progress.samples != 15 * fabric.size()) throw Error("lost samples");
   });
@@ -322,7 +330,8 @@ TEST_P(StrategiesOfPeers, WaitingInFlushIsAStepWithoutSamples) {
       co_await steps.step(samples, samples, step);
     }
     co_await steps.strategy->flush();
-    if (!std::ranges::equal(waits.arena.parameters(), steps.arena.parameters()))
+    if (!std::ranges::equal(floats_of(waits.arena.parameters()),
+                            floats_of(steps.arena.parameters())))
       throw Error("not the same bits");
     if (waits.worker.progress.samples != steps.worker.progress.samples ||
         waits.worker.progress.steps != 6)
@@ -382,14 +391,16 @@ TEST_P(ShardedStrategies, HasTheBitsOfAllReduce) {
       for (int step = 1; step <= 6; ++step) {
         co_await rank.step(4 + fabric.rank() * step, 4 + fabric.rank() * step, step);
         co_await rank.strategy->flush();
-        models.emplace_back(rank.arena.parameters().begin(), rank.arena.parameters().end());
+        models.emplace_back(floats_of(rank.arena.parameters()).begin(),
+                            floats_of(rank.arena.parameters()).end());
       }
       Rank plain(fabric, "allreduce", options, clip);
       for (int step = 1; step <= 6; ++step) {
         co_await plain.step(4 + fabric.rank() * step, 4 + fabric.rank() * step, step);
         const Span model = plain.arena.parameters();
+        const auto all_model = floats_of(model);
         for (std::size_t i = 0; i < model.count; ++i)
-          if (model[i] != models[static_cast<std::size_t>(step - 1)][i])
+          if (all_model[i] != models[static_cast<std::size_t>(step - 1)][i])
             throw Error("step " + std::to_string(step) + ": bits differ at " + std::to_string(i));
       }
     });
@@ -432,10 +443,11 @@ TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
     co_await rank.strategy->whole_state(state);
     compare(state.at("momentum")->span(), reference.optimizer.state().at("momentum"));
     const Span own = rank.optimizer.state().at("momentum");
-    const std::vector<float> before(own.begin(), own.end());
+    const std::vector<float> before(floats_of(own).begin(), floats_of(own).end());
     fill(own, 0);
     restore_state(rank.optimizer, state);
-    if (!std::equal(own.begin(), own.end(), before.begin())) throw Error("another state");
+    if (!std::equal(floats_of(own).begin(), floats_of(own).end(), before.begin()))
+      throw Error("another state");
   });
 }
 
@@ -453,8 +465,10 @@ TEST_P(Strategies, TheOptimizersStateIsStreamedInOrderToOneWorker) {
     std::size_t end = 0, wrong = 0;
     const TakeState take = [&](const std::string& vector, Range range, Span values) {
       if (vector != "momentum" || range.offset != end || values.count != range.count) ++wrong;
+      const auto all_values = floats_of(values);
+      const auto all_expected = floats_of(expected);
       for (std::size_t i = 0; i < values.count; ++i)
-        wrong += values[i] != expected[range.offset + i];
+        wrong += all_values[i] != all_expected[range.offset + i];
       end = range.end();
     };
     co_await rank.strategy->stream_state(to, take);

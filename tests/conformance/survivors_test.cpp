@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "conformance/harness.h"
+#include "core/packed.h"
 #include "core/rng.h"
 #include "skein/error.h"
 
@@ -24,7 +25,7 @@ void require(bool holds, const std::string& what) {
 // Values whose sum depends on the order in which they are added.
 void set(Span values, int rank) {
   Rng rng(static_cast<std::uint64_t>(rank) + 1);
-  for (float& value : values) value = static_cast<float>(rng.normal());
+  for (float& value : floats_of(values)) value = static_cast<float>(rng.normal());
 }
 
 // The sum over `ranks`, in their order.
@@ -54,7 +55,7 @@ Task<> check_sum(Survivors& survivors, Fabric& fabric, const std::vector<int>& r
   const int contributors = co_await survivors.sum(values->span(), soon(fabric));
   require(contributors == static_cast<int>(ranks.size()),
           "contributors: " + std::to_string(contributors));
-  require(std::ranges::equal(values->span(), expected(ranks, count)), "another sum");
+  require(std::ranges::equal(floats_of(values->span()), expected(ranks, count)), "another sum");
 }
 
 class SurvivorsOf : public testing::TestWithParam<std::tuple<World, int>> {
@@ -100,8 +101,8 @@ TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiedBefore) {
 TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiesDuringACall) {
   run_all_but(size() - 1, [&](Fabric& fabric) -> Task<> {
     if (fabric.rank() == fabric.size() - 1) {
-      std::vector<float> header{1, 0, 17, 0};
-      co_await fabric.send(kUp, 0, {header.data(), header.size()}, soon(fabric));
+      std::array<std::int64_t, 2> header{1, 17 * sizeof(float)};
+      co_await fabric.send(kUp, 0, message_in(header), soon(fabric));
       co_await world().die(fabric);
     }
     Survivors survivors(fabric, kUp, kDown);
@@ -171,10 +172,10 @@ TEST_P(SurvivorsOfPeers, LoseOnlyTheOneThatIsSilent) {
     }
     const auto values = fabric.allocate(300001);
     for (int call = 0; call < 2; ++call) {
-      std::fill(values->span().begin(), values->span().end(), 1.0F);
+      std::fill(floats_of(values->span()).begin(), floats_of(values->span()).end(), 1.0F);
       const int count = co_await survivors.sum(values->span(), fabric.loop().now() + 800ms);
       require(count == fabric.size() - 1, std::to_string(count) + " contributed");
-      require(values->span()[300000] == static_cast<float>(count), "another sum");
+      require(floats_of(values->span())[300000] == static_cast<float>(count), "another sum");
     }
     require(survivors.lost() == std::vector<int>{1}, "others were lost");
     require(!survivors.left_behind(), "a healthy one was left behind");

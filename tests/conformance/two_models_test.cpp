@@ -29,7 +29,7 @@ struct Model {
   Model(Fabric& fabric, const std::string& name, float its_scale)
       : scale(its_scale),
         arena({{"a", 5000}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), SgdOptions{}),
+        optimizer(arena.size(), SgdOptions{}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0, 5),
         strategy(make_strategy(name, {}, worker)),
         background(fabric.loop().spawn(strategy->background())) {}
@@ -58,14 +58,14 @@ struct Model {
     co_await strategy->flush();
     const Span mine = arena.parameters().at({0, 5000});
     const auto memory = allocate_on_heap(mine.count);
-    copy(memory->span(), mine);
+    std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
     co_await fabric.broadcast(kCheck, memory->span(), 0, fabric.loop().now() + 30s);
-    require(std::ranges::equal(mine, memory->span()), "replicas differ");
+    require(std::ranges::equal(floats_of(mine), floats_of(memory->span())), "replicas differ");
     const double one = -kRate * static_cast<double>(scale);  // a step's on rank 0
     const double least = one * kSteps * (worker.size() + 1), most = one * kSteps;
-    require(mine[0] >= 1.05 * least && mine[0] <= 0.05 * most, std::to_string(mine[0]) + " of [" +
-                                                                   std::to_string(least) + ", " +
-                                                                   std::to_string(most) + "]");
+    require(floats_of(mine)[0] >= 1.05 * least && floats_of(mine)[0] <= 0.05 * most,
+            std::to_string(floats_of(mine)[0]) + " of [" + std::to_string(least) + ", " +
+                std::to_string(most) + "]");
     if (!strategy->survives_losses()) co_return;
     const nlohmann::json figures = strategy->figures();
     require(figures["initiated"].get<int>() + figures["accepted"].get<int>() > 0, "trained alone");

@@ -40,12 +40,12 @@ struct Rank {
        double clip = 0, const std::vector<Arena::Parameter>& parameters = kSmall)
       : numbers(numbers),
         arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}),
+        optimizer(arena.size(), {kMomentum, 0, false}, {}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
         strategy(make_strategy(name, options, worker)) {
     std::uint64_t i = 0;
     for (const Slot& slot : arena.slots())
-      for (float& value : arena.parameters().at(slot.range))
+      for (float& value : floats_of(arena.parameters().at(slot.range)))
         value = static_cast<float>(mixed(++i, 5)) / 4294967296.0F * 4 - 2;
   }
 
@@ -54,7 +54,7 @@ struct Rank {
     const auto salt = static_cast<std::uint64_t>(1000 * number + worker.rank());
     std::uint64_t i = 0;
     for (const Slot& slot : arena.slots())
-      for (float& value : arena.gradients().at(slot.range)) {
+      for (float& value : floats_of(arena.gradients().at(slot.range))) {
         const std::uint64_t random = mixed(++i, salt);
         value = numbers == Numbers::any ? static_cast<float>(random) / 2147483648.0F - 1
                                         : static_cast<float>(random % 33) / 16 - 1;
@@ -77,7 +77,9 @@ struct Rank {
       co_await strategy->need(bucket);
   }
 
-  Values model() const { return {arena.parameters().begin(), arena.parameters().end()}; }
+  Values model() const {
+    return {floats_of(arena.parameters()).begin(), floats_of(arena.parameters()).end()};
+  }
 
   Numbers numbers;
   NoTrace trace;
@@ -172,7 +174,8 @@ TEST_P(Wires, WithGradientsThatFitGivesTheBitsOfFloat32) {
       co_await half.strategy->whole_state(got);
       co_await full.strategy->whole_state(want);
       const Span a = got.at("momentum")->span(), b = want.at("momentum")->span();
-      expect_equal({a.begin(), a.end()}, {b.begin(), b.end()}, "the momentum");
+      expect_equal({floats_of(a).begin(), floats_of(a).end()},
+                   {floats_of(b).begin(), floats_of(b).end()}, "the momentum");
     });
 }
 
@@ -239,7 +242,7 @@ TEST_P(RoundedWires, AValueThatSomebodyWroteCounts) {
         co_await rank->step(step);
         if (step == 2)
           for (std::size_t i = 0; i < rank->arena.size(); i += 1000)
-            rank->arena.parameters()[i] = 17.123F + static_cast<float>(i);
+            floats_of(rank->arena.parameters())[i] = 17.123F + static_cast<float>(i);
       }
     }
     co_await half.strategy->flush();

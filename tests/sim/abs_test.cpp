@@ -42,22 +42,22 @@ class Serial {
 
   void apply() {
     const Span gradients = arena().gradients();
-    std::copy(sum_.begin(), sum_.end(), gradients.data);
+    std::copy(sum_.begin(), sum_.end(), gradients.host().data());
     const UpdateContext context{
         .learning_rate = rate_,
         .gradient_scale = static_cast<float>(1 / static_cast<double>(samples_)),
         .step = ++step_};
     optimizer_->update({0, arena().size()}, arena().parameters(), gradients, context);
     for (std::size_t r = 1; r < replicas_.size(); ++r)
-      std::copy(arena().parameters().begin(), arena().parameters().end(),
-                replicas_[r]->arena().parameters().data);
+      std::copy(arena().parameters().host().begin(), arena().parameters().host().end(),
+                replicas_[r]->arena().parameters().host().data());
   }
 
  private:
   static std::vector<float> gathered(Replica& replica, int count) {
     for (int i = 0; i < count; ++i) replica.gradient(kBatch);
     std::vector<float> part;
-    for (float& value : replica.arena().gradients()) {
+    for (float& value : replica.arena().gradients().host()) {
       part.push_back(value * static_cast<float>(kBatch));
       value = 0;
     }
@@ -97,8 +97,8 @@ TEST(Abs, HasTheBitsOfTheSerialRecursion) {
     for (std::int64_t k = 1; k < rounds; ++k) serial.round({1, 1, 2, 4});
     serial.apply();
     EXPECT_EQ(report.observations.back().consensus, 0);
-    EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().begin(),
-                                            serial.arena().parameters().end()));
+    EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().host().begin(),
+                                            serial.arena().parameters().host().end()));
   }
 }
 
@@ -163,8 +163,10 @@ TEST(Abs, WeighsEverySampleTheSame) {
   first->gradient(1);
   second->gradient(1);
   for (std::size_t i = 0; i < kept.last.size(); ++i)
-    EXPECT_NEAR(kept.last[i],
-                -(first->arena().gradients()[i] + 3 * second->arena().gradients()[i]) / 4, 1e-5);
+    EXPECT_NEAR(
+        kept.last[i],
+        -(first->arena().gradients().host()[i] + 3 * second->arena().gradients().host()[i]) / 4,
+        1e-5);
 }
 
 // Whether the delayed recursion converges on a quadratic of curvature 1.

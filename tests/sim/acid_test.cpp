@@ -94,9 +94,10 @@ TEST(Acid, ConservesTheSumThroughGradientsAndJitter) {
   drift.look = [&] {
     double sum = 0, expected = 0;
     for (const auto& [rank, seen] : drift.workers) {
-      const float x = seen.arena->plane("x")[7], momentum = seen.arena->plane("x~")[7];
+      const float x = seen.arena->plane("x").host()[7],
+                  momentum = seen.arena->plane("x~").host()[7];
       sum += static_cast<double>(x) + static_cast<double>(momentum);
-      const bool pending = seen.arena->gradients()[7] != 0;
+      const bool pending = seen.arena->gradients().host()[7] != 0;
       const auto applied = static_cast<double>(seen.gradients - (pending ? 1 : 0));
       expected += 2 * (static_cast<double>(Drift::start_of(rank)) -
                        rate * applied * static_cast<double>(Drift::gradient_of(rank)));

@@ -21,8 +21,13 @@ Task<> all_gather(Fabric& fabric, Span buffer, Deadline deadline) {
 Task<> all_reduce(Fabric& fabric, Span buffer, Deadline deadline) {
   return fabric.all_reduce(0, buffer, deadline);
 }
-Task<> all_reduce_small(Fabric& fabric, Span buffer, Deadline deadline) {
-  return fabric.all_reduce_small(0, buffer, deadline);
+Task<> combine(Fabric& fabric, Span buffer, Deadline deadline) {
+  static const Merge add_up = [](std::span<std::byte> into, std::span<const std::byte> from) {
+    for (std::size_t i = 0; i < into.size(); ++i)
+      into[i] =
+          static_cast<std::byte>(std::to_integer<int>(into[i]) + std::to_integer<int>(from[i]));
+  };
+  return fabric.combine(0, buffer, add_up, deadline);
 }
 Task<> half_reduce_scatter(Fabric& fabric, Span buffer, Deadline deadline) {
   return fabric.reduce_scatter(0, buffer, deadline, Wire::bf16);
@@ -129,16 +134,16 @@ TEST_P(RingTime, PiecesAreNeverSlower) {
   }
 }
 
-TEST(CollectiveTime, AllReduceSmallTakesALatencyPerDoubling) {
+TEST(CollectiveTime, CombineTakesALatencyPerDoubling) {
   const Network network = plain_network(kByteAtNanosecond, 20us);
   for (const int doublings : {1, 2, 3, 6}) {
     const int n = 1 << doublings;
-    std::vector<float> values(static_cast<std::size_t>(n) * 16, 1);
+    std::vector<std::byte> values(static_cast<std::size_t>(n) * 64, std::byte{1});
     const auto buffer = [&](int rank) {
-      return Span{&values[static_cast<std::size_t>(rank) * 16], 16};
+      return message_of({&values[static_cast<std::size_t>(rank) * 64], 64});
     };
-    EXPECT_EQ(time_of(all_reduce_small, n, network, buffer), doublings * (20us + 64ns));
-    EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(n)));
+    EXPECT_EQ(time_of(combine, n, network, buffer), doublings * (20us + 64ns));
+    EXPECT_EQ(values, std::vector<std::byte>(values.size(), static_cast<std::byte>(n)));
   }
 }
 

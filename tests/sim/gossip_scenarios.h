@@ -60,7 +60,7 @@ class Drift final : public Objective {
 
   std::unique_ptr<Replica> replica(int rank) override;
   std::optional<Quality> evaluate(Span parameters) override {
-    mean.assign(parameters.begin(), parameters.end());
+    mean.assign(parameters.host().begin(), parameters.host().end());
     if (look) look();
     return Quality{};
   }
@@ -84,12 +84,12 @@ class DriftReplica final : public Replica {
  public:
   DriftReplica(Drift& drift, int rank, std::size_t elements)
       : drift_(drift), rank_(rank), arena_({{"x", elements}}, allocate_on_heap) {
-    for (float& x : arena_.parameters()) x = Drift::start_of(rank);
+    for (float& x : arena_.parameters().host()) x = Drift::start_of(rank);
     drift_.workers[rank] = {&arena_};
   }
   Arena& arena() override { return arena_; }
   double gradient(std::int64_t) override {
-    for (float& g : arena_.gradients()) g += Drift::gradient_of(rank_);
+    for (float& g : arena_.gradients().host()) g += Drift::gradient_of(rank_);
     ++drift_.workers[rank_].gradients;
     return 0;
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/scenarios.h"
+#include "strategy/step_table.h"
 
 namespace skein::sim {
 namespace {
@@ -10,6 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kLatency = 20us;
 const Network kNetwork = plain_network(kByteAtNanosecond, kLatency);
+constexpr Duration kTable{StepTable::kBytes};  // at a byte a nanosecond
 
 TEST(IterationTime, WithoutOverlapIsTheSumOfAllParts) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(1, 10ms, 20ms, 3ms), 5);
@@ -55,15 +57,15 @@ TEST(IterationTime, OfHalfTheBytesUnderDear) {
   // step table passes beside the first.
   for (const WorkerReport& worker : report.workers)
     for (std::size_t i = 1; i < 5; ++i)
-      EXPECT_EQ(worker.figures.iterations[i], 2 * kHalfPass + 10us + 20us + 1us + 128ns) << i;
+      EXPECT_EQ(worker.figures.iterations[i], 2 * kHalfPass + 10us + 20us + 1us + kTable) << i;
 }
 
 TEST(IterationTime, BoundByTheNetworkIsTheFirstBackwardAndAllBuckets) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(3, 1ms, 10us), 5);
   scenario.strategy_settings = {{"fusion", "none"}};
-  // The step table's 128 bytes pass beside the first bucket.
+  // The step table passes beside the first bucket.
   expect_iterations(simulate(scenario, nullptr), 5,
-                    3 * 1ms + 10us + 3 * ring_time(4, kLayerElements, kLatency) + 128ns);
+                    3 * 1ms + 10us + 3 * ring_time(4, kLayerElements, kLatency) + kTable);
 }
 
 TEST(IterationTime, OnAFreeNetworkIsTheComputation) {
@@ -119,7 +121,7 @@ TEST(IterationTime, BytesAreThoseOfTheRingAndOfTheStepTable) {
   const Report report =
       simulate(hand_scenario(4, kNetwork, hand_profile(2, 10ms, 20ms), 5), nullptr);
   constexpr std::uint64_t ring = 2 * 3 * (2 * kLayerElements * 4 / 4);
-  constexpr std::uint64_t table = 2 * (4 * 8 * 4);  // two doublings, four rows of eight floats
+  constexpr std::uint64_t table = 2 * StepTable::kBytes;  // two doublings
   for (const WorkerReport& worker : report.workers)
     EXPECT_EQ(worker.bytes_sent, 5 * (ring + table) + table);  // the last by flush()
 }

@@ -4,9 +4,9 @@
 
 #include <numeric>
 
+#include "core/packed.h"
 #include "core/trace.h"
 #include "optimize/sgd.h"
-#include "plan/exact.h"
 #include "plan/marks.h"
 #include "sim/sim_fabric.h"
 #include "sim/testbed.h"
@@ -50,13 +50,11 @@ struct Trainee {
 
   // The sum over all workers, exact.
   Task<std::int64_t> sum(std::int64_t value) {
-    const auto memory = allocate_on_heap(kWorkers * kExactParts);
-    put_exact(memory->span().at(exact_place(worker.rank())), static_cast<double>(value));
-    co_await worker.fabric().all_reduce_small(kOther, memory->span(), kNever);
-    double total = 0;
-    for (int rank = 0; rank < kWorkers; ++rank)
-      total += get_exact(memory->span().at(exact_place(rank)));
-    co_return static_cast<std::int64_t>(total);
+    const Merge add = [](std::span<std::byte> into, std::span<const std::byte> from) {
+      pack(into, unpack<std::int64_t>(into) + unpack<std::int64_t>(from));
+    };
+    co_await worker.fabric().combine(kOther, message_in(value), add, kNever);
+    co_return value;
   }
 
   // Where workers count for themselves they agree on the mean.

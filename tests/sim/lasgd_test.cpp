@@ -18,7 +18,7 @@ using Model = std::vector<float>;
 
 constexpr double kRate = 0.05;
 
-Model values_of(Span span) { return {span.begin(), span.end()}; }
+Model values_of(Span span) { return {span.host().begin(), span.host().end()}; }
 
 // What one process computes in which all workers are equally fast.
 class Serial {
@@ -53,13 +53,13 @@ class Serial {
   void merge() {
     for (std::size_t r = 0; r < replicas_.size(); ++r)
       for (std::size_t i = 0; i < mean_.size(); ++i)
-        replicas_[r]->arena().parameters()[i] += mean_[i] - snapshots_[r][i];
+        replicas_[r]->arena().parameters().host()[i] += mean_[i] - snapshots_[r][i];
   }
 
   // x = a: what was done meanwhile is lost.
   void overwrite() {
     for (const auto& replica : replicas_)
-      std::copy(mean_.begin(), mean_.end(), replica->arena().parameters().data);
+      std::copy(mean_.begin(), mean_.end(), replica->arena().parameters().host().data());
   }
 
   const Model& average() {
@@ -159,11 +159,11 @@ class Constant final : public Objective {
    public:
     explicit Own(int rank)
         : arena_({{"x", 40}}, allocate_on_heap), slope_(-1 - static_cast<float>(rank)) {
-      for (float& x : arena_.parameters()) x = static_cast<float>(rank);
+      for (float& x : arena_.parameters().host()) x = static_cast<float>(rank);
     }
     Arena& arena() override { return arena_; }
     double gradient(std::int64_t) override {
-      for (float& g : arena_.gradients()) g += slope_;
+      for (float& g : arena_.gradients().host()) g += slope_;
       return 0;
     }
 
@@ -200,7 +200,7 @@ TEST(Lasgd, MergesLeaveTheSumOfTheModelsUpToRounding) {
   const auto twin = make_objective({.name = "consensus", .workers = 5, .seed = 3, .dirichlet = {}});
   for (int r = 0; r < 5; ++r) {
     const auto replica = twin->replica(r);
-    for (const float x : replica->arena().parameters()) {
+    for (const float x : replica->arena().parameters().host()) {
       before += static_cast<double>(x);
       largest = std::max(largest, std::abs(static_cast<double>(x)));
     }

@@ -40,23 +40,23 @@ struct Step {
 
 Step gradient_of(Replica& replica, std::int64_t samples) {
   const Span gradients = replica.arena().gradients();
-  std::fill(gradients.begin(), gradients.end(), 0.0f);
+  std::fill(gradients.host().begin(), gradients.host().end(), 0.0f);
   const double loss = replica.gradient(samples);
-  return {loss, {gradients.begin(), gradients.end()}};
+  return {loss, {gradients.host().begin(), gradients.host().end()}};
 }
 
 void descend(Replica& replica, std::int64_t samples, float rate, int steps) {
   const Span x = replica.arena().parameters();
   for (int step = 0; step < steps; ++step) {
     const auto gradient = gradient_of(replica, samples).gradient;
-    for (std::size_t i = 0; i < x.count; ++i) x[i] -= rate * gradient[i];
+    for (std::size_t i = 0; i < x.count; ++i) x.host()[i] -= rate * gradient[i];
   }
 }
 
 void set_random(Span x, const Arena& arena, double scale, std::uint64_t seed) {
   Rng rng(seed);
   for (const Slot& slot : arena.slots()) {
-    for (float& value : x.at(slot.range)) value = static_cast<float>(scale * rng.normal());
+    for (float& value : x.at(slot.range).host()) value = static_cast<float>(scale * rng.normal());
   }
 }
 
@@ -65,8 +65,8 @@ double loss_near(Objective& objective, int rank, Span x, std::size_t i, float by
                  std::int64_t samples) {
   const auto replica = objective.replica(rank);
   const Span own = replica->arena().parameters();
-  std::copy(x.begin(), x.end(), own.begin());
-  own[i] += by;
+  std::copy(x.host().begin(), x.host().end(), own.host().begin());
+  own.host()[i] += by;
   return replica->gradient(samples);
 }
 
@@ -78,7 +78,7 @@ void expect_gradient_is_slope(Objective& objective, int rank, std::int64_t sampl
   const Span x = arena.parameters();
   set_random(x, arena, 0.3, 77);
   // Rounded to a grid on which x ± h is exact.
-  for (float& value : x) value = std::round(value * 0x1p12f) * 0x1p-12f;
+  for (float& value : x.host()) value = std::round(value * 0x1p12f) * 0x1p-12f;
   const auto gradient = gradient_of(*replica, samples).gradient;
   for (std::size_t i = 0; i < x.count; i += 5) {
     const double slope = (loss_near(objective, rank, x, i, h, samples) -
@@ -98,7 +98,7 @@ std::uint64_t digest_of_training(const ObjectiveOptions& options) {
   for (int rank = 0; rank < options.workers; ++rank) {
     const auto replica = objective->replica(rank);
     descend(*replica, 16, 0.25f, 20);  // A power of two: a fused multiply-add changes nothing.
-    for (const float value : replica->arena().parameters()) digest.add(value);
+    for (const float value : replica->arena().parameters().host()) digest.add(value);
     if (const auto quality = objective->evaluate(replica->arena().parameters())) {
       digest.add(quality->loss);
     }
@@ -113,7 +113,7 @@ TEST(Consensus, WorkersStartApartAndNothingPullsThem) {
     const auto replica = objective->replica(rank);
     ASSERT_EQ(replica->arena().slots().size(), 1u);
     ASSERT_EQ(replica->arena().slots()[0].range, (Range{0, 8}));
-    for (const float x : replica->arena().parameters()) {
+    for (const float x : replica->arena().parameters().host()) {
       sum += x;
       squares += x * x;
     }
@@ -145,7 +145,7 @@ TEST(Quadratic, CurvesAsItsSpectrumSays) {
   const auto objective = make_objective(noiseless_quadratic(5, 16));
   const auto replica = objective->replica(0);
   const auto before = gradient_of(*replica, 1).gradient;
-  for (float& x : replica->arena().parameters().at({0, 5})) x += 1;
+  for (float& x : replica->arena().parameters().at({0, 5}).host()) x += 1;
   const auto after = gradient_of(*replica, 1).gradient;
   const std::vector<float> spectrum = {0.0625f, 0.125f, 0.25f, 0.5f, 1.0f};
   for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(after[i] - before[i], spectrum[i], 1e-6);
@@ -280,9 +280,9 @@ TEST(Logistic, GradientsAreAddedToWhatIsThere) {
   const auto once = objective->replica(0), onto = objective->replica(0);
   const auto gradient = gradient_of(*once, 8).gradient;
   const Span sum = onto->arena().gradients();
-  std::fill(sum.begin(), sum.begin() + 320, 3.0f);
+  std::fill(sum.host().begin(), sum.host().begin() + 320, 3.0f);
   onto->gradient(8);
-  for (std::size_t i = 0; i < 320; ++i) EXPECT_EQ(sum[i], 3.0f + gradient[i]);
+  for (std::size_t i = 0; i < 320; ++i) EXPECT_EQ(sum.host()[i], 3.0f + gradient[i]);
 }
 
 TEST(Logistic, ABatchIsTheMeanOfItsSamples) {
@@ -308,7 +308,7 @@ TEST(Logistic, PenalisesEveryParameter) {
   // The same number on all classes changes no probability, so only the penalty is left.
   const auto before = gradient_of(*objective->replica(0), 4);
   const Span x = replica->arena().parameters();
-  std::fill(x.begin(), x.begin() + 330, 2.0f);
+  std::fill(x.host().begin(), x.host().begin() + 330, 2.0f);
   const auto after = gradient_of(*replica, 4);
   EXPECT_NEAR(after.loss - before.loss, 0.5e-4 * 4 * 330, 1e-9);
   for (std::size_t i = 0; i < 330; ++i) {
@@ -350,7 +350,8 @@ TEST(Objectives, AFreshReplicaRepeatsItsStream) {
     descend(*one, 3, 0.1f, 5);
     descend(*two, 3, 0.1f, 5);
     const Span x = one->arena().parameters(), y = two->arena().parameters();
-    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << name;
+    EXPECT_TRUE(std::equal(x.host().begin(), x.host().end(), y.host().begin(), y.host().end()))
+        << name;
   }
 }
 
@@ -365,8 +366,8 @@ TEST(Objectives, TheGapsOfTheArenaStayZero) {
     EXPECT_EQ(arena.slot_at(arena.size() - 1), -1) << name;
     for (std::size_t i = 0; i < arena.size(); ++i) {
       if (arena.slot_at(i) >= 0) continue;
-      EXPECT_EQ(arena.parameters()[i], 0) << name << " " << i;
-      EXPECT_EQ(arena.gradients()[i], 0) << name << " " << i;
+      EXPECT_EQ(arena.parameters().host()[i], 0) << name << " " << i;
+      EXPECT_EQ(arena.gradients().host()[i], 0) << name << " " << i;
     }
   }
 }

@@ -30,7 +30,7 @@ class Kept final : public Objective {
   explicit Kept(std::unique_ptr<Objective> inner) : inner_(std::move(inner)) {}
   std::unique_ptr<Replica> replica(int rank) override { return inner_->replica(rank); }
   std::optional<Quality> evaluate(Span parameters) override {
-    last.assign(parameters.begin(), parameters.end());
+    last.assign(parameters.host().begin(), parameters.host().end());
     return inner_->evaluate(parameters);
   }
   std::vector<float> last;

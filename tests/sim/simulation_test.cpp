@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kGoldenTime{890738098};
-constexpr std::uint64_t kGoldenHash = 10651649184993778627u;
+constexpr Duration kGoldenTime{890738185};
+constexpr std::uint64_t kGoldenHash = 1132404892698196281u;
 
 // Everything random at once.
 Scenario restless_scenario(std::uint64_t seed) {
@@ -94,7 +94,7 @@ std::vector<double> predicted_losses(const ObjectiveOptions& options, double rat
   for (int step = 0; step <= steps; ++step) {
     double loss = 0;
     for (std::size_t i = 0; i < spectrum.size(); ++i) {
-      double distance = replica->arena().gradients()[i] / spectrum[i];
+      double distance = replica->arena().gradients().host()[i] / spectrum[i];
       for (int k = 0; k < step; ++k) distance *= 1 - rate * spectrum[i];
       loss += 0.5 * spectrum[i] * distance * distance;
     }

@@ -33,7 +33,7 @@ TrainOptions small_model(const std::string& model = "mlp") {
   return job;
 }
 
-std::vector<float> values(Span span) { return {span.begin(), span.end()}; }
+std::vector<float> values(Span span) { return {span.host().begin(), span.host().end()}; }
 
 bool bit_equal(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -43,8 +43,8 @@ void sgd_step(sim::Replica& replica, std::int64_t samples, float rate) {
   const Span parameters = replica.arena().parameters(), gradients = replica.arena().gradients();
   replica.gradient(samples);
   for (std::size_t i = 0; i < parameters.count; ++i) {
-    parameters[i] -= rate * gradients[i];
-    gradients[i] = 0;
+    parameters.host()[i] -= rate * gradients.host()[i];
+    gradients.host()[i] = 0;
   }
 }
 
@@ -94,7 +94,8 @@ TEST(ModelObjective, AddsTheMeanGradientOfAPlainModule) {
     }
     replica->gradient(120);
     const auto twice = replica->arena().gradients();
-    for (std::size_t i = 0; i < once.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[i], 1e-5) << i;
+    for (std::size_t i = 0; i < once.size(); ++i)
+      ASSERT_NEAR(twice.host()[i], 2 * once[i], 1e-5) << i;
   }
 }
 
@@ -184,11 +185,11 @@ TEST(ModelObjective, WorkersDrawDifferentSamples) {
 // with equal logits it shows the histogram of the labels.
 std::vector<double> label_shares(sim::Replica& replica, std::int64_t samples) {
   const Arena& arena = replica.arena();
-  for (float& value : std::span(arena.parameters().data, arena.size())) value = 0;
+  for (float& value : arena.parameters().host()) value = 0;
   replica.gradient(samples);
   const Span bias = arena.gradients().at(arena.slots().back().range);
   std::vector<double> shares;
-  for (const float gradient : std::span(bias.data, bias.count)) shares.push_back(0.1 - gradient);
+  for (const float gradient : bias.host()) shares.push_back(0.1 - gradient);
   return shares;
 }
 

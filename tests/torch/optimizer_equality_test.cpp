@@ -141,7 +141,7 @@ TEST_P(Adapter, ShardsThatMoveKeepTheirState) {
     optimizer->own({{0, border}, {border, 48}});  // new state starts at zero: filled from the other
     for (auto& [name, state] : optimizer->state()) {
       const Span from = other.state().at(name);
-      std::copy_n(from.begin(), 48, state.begin() + border);
+      std::copy_n(from.host().begin(), 48, state.host().begin() + border);
     }
     other.own({{moved, size() - moved}});
     border = moved;
@@ -156,7 +156,7 @@ TEST_P(Adapter, StateWrittenThroughTheSpansContinuesExactly) {
     auto resumed = std::make_unique<TorchOptimizer>(size(), GetParam().make);
     const auto from = optimizer->state();
     for (auto& [name, state] : resumed->state())
-      std::copy(from.at(name).begin(), from.at(name).end(), state.begin());
+      std::copy(from.at(name).host().begin(), from.at(name).host().end(), state.host().begin());
     optimizer = std::move(resumed);
   }
   expect_same_bits(reference->net, net, "at the end");

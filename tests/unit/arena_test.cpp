@@ -22,7 +22,7 @@ TEST(Arena, LaysParametersOnCacheLinesAndFindsThem) {
   EXPECT_EQ(arena.slot_at(1000), -1);
   for (const Span plane : {arena.parameters(), arena.gradients()}) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(plane.data) % 64, 0u);
-    for (const float value : std::span(plane.data, plane.count)) EXPECT_EQ(value, 0);
+    for (const float value : plane.host()) EXPECT_EQ(value, 0);
   }
 }
 
@@ -30,7 +30,7 @@ TEST(Arena, PlanesAreMadeOnceAndStay) {
   Arena arena({{"a", 100}}, allocate_on_heap);
   EXPECT_EQ(arena.extra_planes(), 0u);
   const Span plane = arena.plane("momentum");
-  plane[5] = 7;
+  plane.host()[5] = 7;
   EXPECT_EQ(arena.plane("momentum").data, plane.data);
   EXPECT_NE(arena.plane("other").data, plane.data);
   EXPECT_EQ(arena.extra_planes(), 2u);

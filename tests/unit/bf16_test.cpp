@@ -19,14 +19,17 @@ std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 float from_bits(std::uint32_t value) { return std::bit_cast<float>(value); }
 
 Span span_of(std::vector<float>& values) { return {values.data(), values.size()}; }
+Span span_of(std::vector<std::uint16_t>& packed) {
+  return {packed.data(), packed.size(), Device::cpu, Type::bf16};
+}
 
 // There and back, with guards around the packed vector.
 std::vector<float> travelled(std::vector<float> values) {
-  std::vector<float> packed(packed_count(values.size()) + 2, 12345.0F);
-  const Span inner = span_of(packed).at({1, packed_count(values.size())});
+  std::vector<std::uint16_t> packed(values.size() + 2, 12345);
+  const Span inner = span_of(packed).at({1, values.size()});
   to_bf16(inner, span_of(values));
-  EXPECT_EQ(packed.front(), 12345.0F);
-  EXPECT_EQ(packed.back(), 12345.0F);
+  EXPECT_EQ(packed.front(), 12345);
+  EXPECT_EQ(packed.back(), 12345);
   std::vector<float> arrived(values.size());
   from_bf16(span_of(arrived), inner);
   return arrived;
@@ -85,7 +88,8 @@ TEST(Bf16, EveryKernelRoundsTheSameAtEveryCount) {
     std::vector<float> values(count), sum(count), rounded;
     for (float& value : values) value = static_cast<float>(rng.normal());
     for (float& value : sum) value = static_cast<float>(rng.normal());
-    std::vector<float> want(count), packed(packed_count(count));
+    std::vector<float> want(count);
+    std::vector<std::uint16_t> packed(count);
     const std::vector<float> arrived = travelled(values);
     for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(arrived[i], nearest(values[i])) << i << " of " << count;
@@ -108,7 +112,7 @@ TEST(Bf16, RestoreGivesBackWhatNobodyWrote) {
 }
 
 TEST(Bf16, AbsentMemoryIsLeftAlone) {
-  const auto values = allocate_absent(101), packed = allocate_absent(51);
+  const auto values = allocate_absent(101), packed = allocate_absent_of(Type::bf16, 101);
   to_bf16(packed->span(), values->span());
   from_bf16(values->span(), packed->span());
   add_bf16(values->span(), packed->span());
@@ -117,8 +121,10 @@ TEST(Bf16, AbsentMemoryIsLeftAlone) {
 }
 
 TEST(Bf16DeathTest, CountsMustFit) {
-  std::vector<float> values(5), packed(2);
-  EXPECT_DEATH(to_bf16(span_of(packed), span_of(values)), "2 floats for 5 values");
+  std::vector<float> values(5);
+  std::vector<std::uint16_t> packed(2);
+  EXPECT_DEATH(to_bf16(span_of(packed), span_of(values)), "2 values of bfloat16 for 5");
+  EXPECT_DEATH(to_bf16(span_of(values), span_of(values)), "another type");
 }
 
 }  // namespace

@@ -62,26 +62,26 @@ TEST(Expectation, LearnsWhatIsOrdinary) {
 TEST(LiveModel, MixesAsTheEquationsSay) {
   const double eta = 0.3;
   Arena arena({{"a", 16}}, allocate_on_heap);
-  for (float& x : arena.parameters()) x = 1;
+  for (float& x : arena.parameters().host()) x = 1;
   LiveModel model(arena, eta, 2);
   model.start(at(0ms));
   const auto memory = allocate_on_heap(16);
-  for (float& d : memory->span()) d = 4;
+  for (float& d : memory->span().host()) d = 4;
   const auto zero = allocate_on_heap(16);
   model.average(at(1s), 0, memory->span(), zero->span());  // time stands still: x = 3, x̃ = 9
-  EXPECT_EQ(model.x()[0], 3);
-  EXPECT_EQ(arena.plane("x~")[0], 9);
+  EXPECT_EQ(model.x().host()[0], 3);
+  EXPECT_EQ(arena.plane("x~").host()[0], 9);
   model.set_seconds_per_gradient(2);
   const double e = std::exp(-2 * eta * 1.5);
   const auto seen = allocate_on_heap(16);
   model.read(seen->span(), at(3s));
   const auto copied = allocate_on_heap(16);
   model.copy_to(copied->span(), at(3s));
-  EXPECT_EQ(copied->span()[0], model.x()[0]);
-  EXPECT_NEAR(model.x()[0], 0.5 * (1 + e) * 3 + 0.5 * (1 - e) * 9, 1e-5);
-  EXPECT_NEAR(arena.plane("x~")[0], 0.5 * (1 - e) * 3 + 0.5 * (1 + e) * 9, 1e-5);
-  EXPECT_NEAR(seen->span()[0], model.x()[0], 1e-6);
-  EXPECT_NEAR(model.x()[0] + arena.plane("x~")[0], 12, 1e-5);
+  EXPECT_EQ(copied->span().host()[0], model.x().host()[0]);
+  EXPECT_NEAR(model.x().host()[0], 0.5 * (1 + e) * 3 + 0.5 * (1 - e) * 9, 1e-5);
+  EXPECT_NEAR(arena.plane("x~").host()[0], 0.5 * (1 - e) * 3 + 0.5 * (1 + e) * 9, 1e-5);
+  EXPECT_NEAR(seen->span().host()[0], model.x().host()[0], 1e-6);
+  EXPECT_NEAR(model.x().host()[0] + arena.plane("x~").host()[0], 12, 1e-5);
 }
 
 // However long a stall: as after five gradients.
@@ -90,9 +90,9 @@ TEST(LiveModel, AStallDoesNotWipeOutTheMomentum) {
   LiveModel model(arena, 0.01, 2);
   model.start(at(0ms));
   model.set_seconds_per_gradient(1);
-  for (float& x : arena.plane("x~")) x = 2;
+  for (float& x : arena.plane("x~").host()) x = 2;
   model.copy_to(arena.parameters(), at(1000s));
-  EXPECT_NEAR(model.x()[0], 1 - std::exp(-2 * 0.01 * 5), 1e-5);
+  EXPECT_NEAR(model.x().host()[0], 1 - std::exp(-2 * 0.01 * 5), 1e-5);
 }
 
 TEST(LiveModel, AnUpdateChangesBothAlike) {
@@ -101,12 +101,12 @@ TEST(LiveModel, AnUpdateChangesBothAlike) {
   model.start(at(0ms));
   model.step(at(0ms), [&](Range range) {
     for (std::size_t i = range.offset; i < range.end(); ++i)
-      model.x()[i] -= static_cast<float>(i % 9);
+      model.x().host()[i] -= static_cast<float>(i % 9);
   });
   for (const std::size_t i : {0u, 5u, 16384u, 39999u}) {
-    EXPECT_EQ(model.x()[i], -static_cast<float>(i % 9));
-    EXPECT_EQ(arena.plane("x~")[i], model.x()[i]);
-    EXPECT_EQ(arena.parameters()[i], model.x()[i]);
+    EXPECT_EQ(model.x().host()[i], -static_cast<float>(i % 9));
+    EXPECT_EQ(arena.plane("x~").host()[i], model.x().host()[i]);
+    EXPECT_EQ(arena.parameters().host()[i], model.x().host()[i]);
   }
 }
 
@@ -118,22 +118,22 @@ TEST(LiveModel, GivesTheSameBitsOnAnyNumberOfThreads) {
     set_kernel_threads(threads);
     Arena arena({{"a", size}}, allocate_on_heap);
     const Span p = arena.parameters();
-    for (std::size_t i = 0; i < p.count; ++i) p[i] = static_cast<float>(i % 1001) * 0.37F;
+    for (std::size_t i = 0; i < p.count; ++i) p.host()[i] = static_cast<float>(i % 1001) * 0.37F;
     LiveModel model(arena, 0.3, static_cast<double>(alpha));
     model.start(at(0ms));
     model.set_seconds_per_gradient(1);
     const auto theirs = allocate_on_heap(LiveModel::kBlock), mine = allocate_on_heap(size);
     for (std::size_t i = 0; i < LiveModel::kBlock; ++i)
-      theirs->span()[i] = static_cast<float>(i % 77);
+      theirs->span().host()[i] = static_cast<float>(i % 77);
     model.average(at(100ms), LiveModel::kBlock, theirs->span(),
                   mine->span().at({0, LiveModel::kBlock}));
     EXPECT_TRUE(model.averaged());
     model.step(at(700ms), [&](Range range) { scale(model.x().at(range), 0.9F); });
     EXPECT_FALSE(model.averaged());
-    std::vector<float> all(arena.plane("x~").begin(), arena.plane("x~").end());
-    all.insert(all.end(), p.begin(), p.end());
+    std::vector<float> all(arena.plane("x~").host().begin(), arena.plane("x~").host().end());
+    all.insert(all.end(), p.host().begin(), p.host().end());
     model.copy_to(p, at(900ms));
-    all.insert(all.end(), p.begin(), p.end());
+    all.insert(all.end(), p.host().begin(), p.host().end());
     return all;
   };
   const auto one = run(1), three = run(3);
@@ -147,9 +147,9 @@ TEST(Packed, AStructComesBackByteForByte) {
     std::int64_t large, negative;
     std::uint32_t odd, bits;
   };
-  std::vector<float> message(kPacked<Letter>);
-  pack<Letter>({message.data(), message.size()}, {INT64_MAX - 1, -3, 16777217, 0x7fa00001});
-  const auto back = unpack<Letter>({message.data(), message.size()});
+  std::vector<std::byte> message(sizeof(Letter));
+  pack<Letter>(message, {INT64_MAX - 1, -3, 16777217, 0x7fa00001});
+  const auto back = unpack<Letter>(message);
   EXPECT_EQ(back.large, INT64_MAX - 1);
   EXPECT_EQ(back.negative, -3);
   EXPECT_EQ(back.odd, 16777217);

@@ -38,7 +38,7 @@ Vectors make_vectors() {
   for (std::uint32_t k = 0; k < 4; ++k) {
     vectors.push_back(allocate_on_heap(kCount));
     std::uint32_t word = k + 1;
-    for (float& value : vectors.back()->span()) {
+    for (float& value : vectors.back()->span().host()) {
       word = word * 1664525U + 1013904223U;
       value = static_cast<float>(word >> 8) * 0x1p-24F - (k == 3 ? 0 : 0.5F);  // the last: squares
     }
@@ -69,7 +69,7 @@ std::vector<Case> cases() {
                            .one_minus_beta2 = 0.01F,
                            .epsilon = 1e-8F,
                            .step_size = 0.1F};
-  const auto packed = [](V v) { return v[1].at({0, packed_count(kCount)}); };
+  const auto packed = [](V v) { return Span{v[1].data, kCount, Device::cpu, Type::bf16}; };
   return {
       {"copy", none([](V v) { copy(v[0], v[1]); })},
       {"fill", none([](V v) { fill(v[0], 3); })},
@@ -84,11 +84,13 @@ std::vector<Case> cases() {
       {"become_mean", [](V v) { return become_mean(v[0], 0.3F, v[1]); }},
       {"mix", none([](V v) { mix(v[0], v[1], 0.7F, 0.3F); })},
       {"sum", none([](V v) {
-         const std::vector<const float*> sources{v[1].data, v[2].data, v[3].data};
+         const std::vector<const float*> sources{v[1].host().data(), v[2].host().data(),
+                                                 v[3].host().data()};
          sum(v[0], sources);
        })},
       {"sum, dst among the sources", none([](V v) {
-         const std::vector<const float*> sources{v[1].data, v[0].data, v[2].data};
+         const std::vector<const float*> sources{v[1].host().data(), v[0].host().data(),
+                                                 v[2].host().data()};
          sum(v[0], sources);
        })},
       {"squared_norm", [](V v) { return squared_norm(v[0]); }},

@@ -28,16 +28,16 @@ class Vector {
       : memory_(allocate_on_heap(count + shift + 2 * kMargin)),
         start_(kMargin + shift),
         count_(count) {
-    for (float& value : memory_->span()) value = kGuard;
+    for (float& value : memory_->span().host()) value = kGuard;
     Rng rng(seed);
-    for (float& value : span()) value = static_cast<float>(rng.normal());
+    for (float& value : span().host()) value = static_cast<float>(rng.normal());
   }
   Span span() const { return memory_->span().at({start_, count_}); }
-  std::vector<float> values() const { return {span().begin(), span().end()}; }
+  std::vector<float> values() const { return {span().host().begin(), span().host().end()}; }
   bool guards_intact() const {
     const Span all = memory_->span();
     for (std::size_t i = 0; i < all.count; ++i)
-      if ((i < start_ || i >= start_ + count_) && all[i] != kGuard) return false;
+      if ((i < start_ || i >= start_ + count_) && all.host()[i] != kGuard) return false;
     return true;
   }
 
@@ -61,14 +61,15 @@ class Kernels : public testing::TestWithParam<Place> {
 // Every kernel is one rounding per operation, so equality is bit for bit.
 void expect_each(const Vector& result, const std::function<float(std::size_t)>& expected) {
   const Span span = result.span();
-  for (std::size_t i = 0; i < span.count; ++i) ASSERT_EQ(span[i], expected(i)) << "element " << i;
+  for (std::size_t i = 0; i < span.count; ++i)
+    ASSERT_EQ(span.host()[i], expected(i)) << "element " << i;
   EXPECT_TRUE(result.guards_intact());
 }
 
 TEST_P(Kernels, Copy) {
   const Vector dst = make(0), src = make(1);
   copy(dst.span(), src.span());
-  expect_each(dst, [&](std::size_t i) { return src.span()[i]; });
+  expect_each(dst, [&](std::size_t i) { return src.span().host()[i]; });
 }
 
 TEST_P(Kernels, Fill) {
@@ -78,7 +79,7 @@ TEST_P(Kernels, Fill) {
     expect_each(dst, [&](std::size_t) { return value; });
   }
   fill(dst.span(), -0.0F);
-  for (const float value : dst.span()) ASSERT_TRUE(std::signbit(value));
+  for (const float value : dst.span().host()) ASSERT_TRUE(std::signbit(value));
 }
 
 TEST_P(Kernels, Scale) {
@@ -92,7 +93,7 @@ TEST_P(Kernels, Add) {
   const Vector y = make(0), x = make(1);
   const auto old = y.values();
   add(y.span(), x.span());
-  expect_each(y, [&](std::size_t i) { return old[i] + x.span()[i]; });
+  expect_each(y, [&](std::size_t i) { return old[i] + x.span().host()[i]; });
 }
 
 TEST_P(Kernels, Axpy) {
@@ -100,7 +101,7 @@ TEST_P(Kernels, Axpy) {
   const auto old = y.values();
   axpy(y.span(), 0.3F, x.span());
   expect_each(y, [&](std::size_t i) {
-    const float product = 0.3F * x.span()[i];
+    const float product = 0.3F * x.span().host()[i];
     return old[i] + product;
   });
 }
@@ -109,21 +110,21 @@ TEST_P(Kernels, AddDifference) {
   const Vector x = make(0), a = make(1), s = make(2);
   const auto old = x.values();
   add_difference(x.span(), a.span(), s.span());
-  expect_each(x, [&](std::size_t i) { return old[i] + (a.span()[i] - s.span()[i]); });
+  expect_each(x, [&](std::size_t i) { return old[i] + (a.span().host()[i] - s.span().host()[i]); });
 }
 
 TEST_P(Kernels, CopyToBothCopiesToBoth) {
   const Vector one = make(0), two = make(1), src = make(2);
   copy_to_both(one.span(), two.span(), src.span());
-  expect_each(one, [&](std::size_t i) { return src.span()[i]; });
-  expect_each(two, [&](std::size_t i) { return src.span()[i]; });
+  expect_each(one, [&](std::size_t i) { return src.span().host()[i]; });
+  expect_each(two, [&](std::size_t i) { return src.span().host()[i]; });
   EXPECT_EQ(src.values(), make(2).values());
 }
 
 TEST_P(Kernels, CopyScaled) {
   const Vector dst = make(0), src = make(1);
   copy_scaled(dst.span(), 0.3F, src.span());
-  expect_each(dst, [&](std::size_t i) { return 0.3F * src.span()[i]; });
+  expect_each(dst, [&](std::size_t i) { return 0.3F * src.span().host()[i]; });
   EXPECT_EQ(src.values(), make(1).values());
 }
 
@@ -135,7 +136,7 @@ TEST_P(Kernels, MoveByMeanHasTheBitsOfItsParts) {
   const double distance = squared_distance(s.span(), mean.span());
   add_difference(expected.span(), mean.span(), s.span());
   EXPECT_EQ(move_by_mean(x.span(), 0.3F, sum.span(), s.span()), distance);
-  expect_each(x, [&](std::size_t i) { return expected.span()[i]; });
+  expect_each(x, [&](std::size_t i) { return expected.span().host()[i]; });
   EXPECT_EQ(sum.values(), make(1).values());
   EXPECT_EQ(s.values(), make(2).values());
 }
@@ -145,7 +146,7 @@ TEST_P(Kernels, BecomeMeanHasTheBitsOfItsParts) {
   scale(mean.span(), 0.3F);
   const double distance = squared_distance(x.span(), mean.span());
   EXPECT_EQ(become_mean(x.span(), 0.3F, sum.span()), distance);
-  expect_each(x, [&](std::size_t i) { return mean.span()[i]; });
+  expect_each(x, [&](std::size_t i) { return mean.span().host()[i]; });
   EXPECT_EQ(sum.values(), make(1).values());
 }
 
@@ -171,9 +172,10 @@ TEST_P(Kernels, SumKeepsTheOrderWhereverDstIsAmongTheSources) {
       const Vector& dst = alias < count ? sources[alias] : apart;
       std::vector<float> expected = sources[0].values();
       for (std::size_t k = 1; k < count; ++k)
-        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += sources[k].span()[i];
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          expected[i] += sources[k].span().host()[i];
       std::vector<const float*> pointers;
-      for (const Vector& source : sources) pointers.push_back(source.span().data);
+      for (const Vector& source : sources) pointers.push_back(source.span().host().data());
       sum(dst.span(), pointers);
       ASSERT_EQ(dst.values(), expected) << count << " sources, dst is number " << alias;
       ASSERT_TRUE(dst.guards_intact());
@@ -189,7 +191,7 @@ TEST_P(Kernels, SquaredNormIsAccurateAndItsOrderIsFixed) {
   long double exact = 0;
   double lanes[32] = {};
   for (std::size_t i = 0; i < x.span().count; ++i) {
-    const double value = x.span()[i];
+    const double value = x.span().host()[i];
     exact += static_cast<long double>(value) * value;
     lanes[i % 32] += value * value;
   }
@@ -204,7 +206,7 @@ TEST_P(Kernels, SquaredDistanceIsAccurate) {
   const Vector x = make(0), y = make(1);
   long double exact = 0;
   for (std::size_t i = 0; i < x.span().count; ++i) {
-    const auto apart = static_cast<long double>(x.span()[i]) - y.span()[i];
+    const auto apart = static_cast<long double>(x.span().host()[i]) - y.span().host()[i];
     exact += apart * apart;
   }
   EXPECT_NEAR(squared_distance(x.span(), y.span()), static_cast<double>(exact),
@@ -234,10 +236,11 @@ TEST(KernelsLarge, CopyAndSumPastTheCachesEqualTheOrdinaryOnes) {
   EXPECT_EQ(dst.values(), a.values());
   EXPECT_EQ(b.values(), a.values());
   EXPECT_TRUE(b.guards_intact());
-  const std::vector<const float*> sources{a.span().data, b.span().data};
+  const std::vector<const float*> sources{a.span().host().data(), b.span().host().data()};
   sum(dst.span(), sources);
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < count; ++i) wrong += dst.span()[i] != a.span()[i] + b.span()[i];
+  for (std::size_t i = 0; i < count; ++i)
+    wrong += dst.span().host()[i] != a.span().host()[i] + b.span().host()[i];
   EXPECT_EQ(wrong, 0u);
   EXPECT_TRUE(dst.guards_intact());
 }
@@ -248,7 +251,7 @@ TEST(KernelsSpecial, SquaredNormNeitherOverflowsNorVanishes) {
   EXPECT_NEAR(squared_norm(x.span()) / 3e60, 1, 1e-6);
   fill(x.span(), 1e-30F);
   EXPECT_NEAR(squared_norm(x.span()) / 3e-60, 1, 1e-6);
-  x.span()[1] = std::numeric_limits<float>::quiet_NaN();
+  x.span().host()[1] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(squared_norm(x.span())));
 }
 
@@ -259,7 +262,7 @@ TEST(KernelsDeathTest, SpansThatDoNotFitAbort) {
   EXPECT_DEATH(add_difference(a.span(), a.span(), b.span()), "8 and 9 elements");
   EXPECT_DEATH(sgd_update(a.span(), b.span(), {}), "8 and 9 elements");
   EXPECT_DEATH(sum(a.span(), {}), "no vectors");
-  EXPECT_DEATH(scale({a.span().data, 8, Device::cuda}, 1), "memory of a device");
+  EXPECT_DEATH(scale({a.span().data, 8, Device::gpu}, 1), "memory of a device");
 }
 
 TEST(MeasureKernels, NamesEachKernelOnceWithPositiveRates) {

@@ -239,8 +239,9 @@ TEST_P(AnyOptimizer, OwnKeepsValuesAndStartsNewOnesAtZero) {
     for (const Range& range : optimizer->owned())
       for (std::size_t i = range.offset; i < range.end(); ++i, ++at) {
         const bool always = (i >= 5 && i < 25) || (i >= 50 && i < 150);
-        ASSERT_EQ(state[at], always ? full.at(name)[i] : 0.0F) << name << " of element " << i;
-        ASSERT_EQ(state[at] != 0.0F, always) << name << " of element " << i;
+        ASSERT_EQ(state.host()[at], always ? full.at(name).host()[i] : 0.0F)
+            << name << " of element " << i;
+        ASSERT_EQ(state.host()[at] != 0.0F, always) << name << " of element " << i;
       }
   }
 }
@@ -249,7 +250,7 @@ TEST_P(AnyOptimizer, StateWrittenBackContinuesWithTheSameBits) {
   const auto whole = GetParam().make(), before = GetParam().make(), after = GetParam().make();
   const Values half = train(*before, 1, 20);
   for (auto& [name, state] : before->state())
-    std::copy(state.begin(), state.end(), after->state().at(name).begin());
+    std::copy(state.host().begin(), state.host().end(), after->state().at(name).host().begin());
   EXPECT_EQ(train(*after, 21, kSteps, half), train(*whole));
 }
 

@@ -34,32 +34,32 @@ TEST(Transfers, CoverThePlaneOnceWithTheOwnersOfBothPlans) {
 TEST(OwnedStateMove, KeepsWhatIsCopiedAndForgetsTheRest) {
   constexpr std::size_t kSize = 1 << 20;
   OwnedState state(kSize, {"one", "two"});
-  for (std::size_t i = 0; i < kSize; ++i) state.vector(0)[i] = static_cast<float>(i);
+  for (std::size_t i = 0; i < kSize; ++i) state.vector(0).host()[i] = static_cast<float>(i);
   {
     OwnedState::Move move(state, {{10, 20}, {500000, 300000}});
     EXPECT_TRUE(move.had(0));
     EXPECT_FALSE(move.had(1));
-    EXPECT_EQ(move.before(0, {499999, 3})[1], 500000.0F);
-    EXPECT_EQ(move.now(0, {10, 20})[0], 0.0F);
+    EXPECT_EQ(move.before(0, {499999, 3}).host()[1], 500000.0F);
+    EXPECT_EQ(move.now(0, {10, 20}).host()[0], 0.0F);
     move.forget(0, 499999);
-    EXPECT_EQ(move.before(0, {499999, 3})[0], 499999.0F) << "what was not to be forgotten";
-    move.now(0, {500000, 2})[1] = 7;
+    EXPECT_EQ(move.before(0, {499999, 3}).host()[0], 499999.0F) << "what was not to be forgotten";
+    move.now(0, {500000, 2}).host()[1] = 7;
   }
   EXPECT_EQ(state.vector(0).count, 300020u);
-  EXPECT_EQ(state.vector(0)[21], 7.0F);
+  EXPECT_EQ(state.vector(0).host()[21], 7.0F);
 }
 
 TEST(OwnedStateMove, OwningLessOfALargeVectorKeepsItsValues) {
   constexpr std::size_t kSize = 3 << 20;
   OwnedState state(kSize, {"one"});
-  for (std::size_t i = 0; i < kSize; ++i) state.vector(0)[i] = static_cast<float>(i);
+  for (std::size_t i = 0; i < kSize; ++i) state.vector(0).host()[i] = static_cast<float>(i);
   const std::vector<Range> less{{5, 100000}, {1500001, 777}, {2000000, 1000000}};
   state.own(less);
   for (const Range& range : less)
     state.split(range, [&](Range piece, Range at) {
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < piece.count; ++i)
-        wrong += state.vector(0)[at.offset + i] != static_cast<float>(piece.offset + i);
+        wrong += state.vector(0).host()[at.offset + i] != static_cast<float>(piece.offset + i);
       EXPECT_EQ(wrong, 0u);
     });
 }

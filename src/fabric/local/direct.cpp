@@ -18,8 +18,8 @@ using shm::Offer;
 
 namespace {
 
-// Elements up to which one more copy costs less than one more meeting of all ranks.
-constexpr std::size_t kSmall = 4096;
+// Bytes up to which one more copy costs less than one more meeting of all ranks.
+constexpr std::size_t kSmall = 16384;
 
 // Elements after which whatever else can go on gets its turn: some ten microseconds of work.
 constexpr std::size_t kPiece = 65536;
@@ -28,8 +28,8 @@ constexpr std::size_t kPiece = 65536;
 constexpr Duration kOneBlock = std::chrono::milliseconds(20);
 
 const char* words(std::uint32_t kind) {
-  constexpr std::array<const char*, 5> kWords{"something else", "reduce_scatter", "all_gather",
-                                              "all_reduce", "broadcast"};
+  constexpr std::array<const char*, 6> kWords{"something else", "reduce_scatter", "all_gather",
+                                              "all_reduce",     "broadcast",      "combine"};
   return kWords[kind < kWords.size() ? kind : 0];
 }
 
@@ -44,7 +44,7 @@ class LocalFabric::Collective {
   Collective(LocalFabric& fabric, const Operation& operation, Kind kind, Span buffer, int root)
       : fabric_(fabric),
         operation_(operation),
-        round_(operation.sequence + 1),
+        round_(++fabric.direct_rounds_[operation.channel]),
         kind_(kind),
         root_(root),
         buffer_(buffer) {}
@@ -58,7 +58,7 @@ class LocalFabric::Collective {
   void use_buffer() {
     shared_ = buffer_;
     if (fabric_.own_->place_of(buffer_)) return;
-    staged_ = fabric_.allocate(buffer_.count);
+    staged_ = fabric_.allocate_on_host(buffer_.count, buffer_.type);
     shared_ = staged_->span();
     copy(shared_, buffer_);
   }
@@ -68,14 +68,16 @@ class LocalFabric::Collective {
   // next: by then they are done with this one.
   void use_copy() {
     Span& copies = fabric_.small_copies_[operation_.channel];
-    if (copies.count == 0) copies = fabric_.own_->allocate(2 * kSmall);
-    shared_ = copies.at({operation_.sequence % 2 * kSmall, buffer_.count});
+    if (copies.count == 0) copies = fabric_.own_->allocate(2 * kSmall, Type::byte);
+    const Span place = copies.at({round_ % 2 * kSmall, buffer_.bytes()});
+    shared_ = {place.data, buffer_.count, Device::cpu, buffer_.type};
     copy(shared_, buffer_);
   }
 
   Task<> offer();
   Task<> wait_until_all_have_finished();
   Task<> work(Span into);
+  void merge_all(std::span<std::byte> into, const Merge& merge) const;
   void check_peers() const;
   void end(bool copy_back) {
     ended_ = true;
@@ -132,7 +134,8 @@ Task<> LocalFabric::Collective::offer() {
     co_await fabric_.wait_for(operation_, peer, reached, [&] { return has_given_up(peer); });
     const Offer theirs = desk(peer).offers[round_ % 2];
     check_offer(peer, theirs);
-    all_[static_cast<std::size_t>(peer)] = fabric_.state(peer).segment->at(theirs.place);
+    all_[static_cast<std::size_t>(peer)] =
+        fabric_.state(peer).segment->at(theirs.place, buffer_.type);
   }
 }
 
@@ -154,12 +157,12 @@ Task<> LocalFabric::Collective::wait_until_all_have_finished() {
 
 // Every rank compares with every other, so a mismatch is an error on all of them.
 void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
-  if (offer.kind == static_cast<std::uint32_t>(kind_) && offer.place.count == buffer_.count &&
+  if (offer.kind == static_cast<std::uint32_t>(kind_) && offer.place.bytes == buffer_.bytes() &&
       offer.root == static_cast<std::uint32_t>(root_))
     return;
   const auto kind = static_cast<std::uint32_t>(kind_);
-  std::string difference = fmt::format("{} elements on rank {}, {} on rank {}", buffer_.count,
-                                       fabric_.rank(), offer.place.count, peer);
+  std::string difference = fmt::format("{} bytes on rank {}, {} on rank {}", buffer_.bytes(),
+                                       fabric_.rank(), offer.place.bytes, peer);
   if (offer.kind != kind)
     difference = fmt::format("{} on rank {}, {} on rank {}", words(kind), fabric_.rank(),
                              words(offer.kind), peer);
@@ -184,7 +187,7 @@ void LocalFabric::Collective::sum_part(Span into, int owner, Range part) const {
   for (std::size_t i = 1; i <= size; ++i) {
     const std::size_t peer = (static_cast<std::size_t>(owner) + i) % size;
     const bool own = peer == static_cast<std::size_t>(fabric_.rank());
-    sources[i - 1] = (own ? into : all_[peer]).at(part).data;
+    sources[i - 1] = (own ? into : all_[peer]).at(part).host().data();
   }
   sum(into.at(part), std::span(sources).first(size));
 }
@@ -236,7 +239,7 @@ Task<> LocalFabric::Collective::work(Span into) {
       }
       break;
     case Kind::all_reduce:
-      if (buffer_.count > kSmall)
+      if (buffer_.bytes() > kSmall)
         co_await in_pieces(part_of(own), [&](Range piece) { sum_and_hand_out(into, piece); });
       else
         for (int owner = 0; owner < size; ++owner) sum_part(into, owner, part_of(owner));
@@ -245,7 +248,14 @@ Task<> LocalFabric::Collective::work(Span into) {
       if (own != root_)
         co_await in_pieces({0, into.count}, [&](Range piece) { take_from(root_, piece); });
       break;
+    case Kind::combine:
+      break;
   }
+}
+
+void LocalFabric::Collective::merge_all(std::span<std::byte> into, const Merge& merge) const {
+  std::ranges::copy(all_.front().host_bytes(), into.begin());
+  for (std::size_t rank = 1; rank < all_.size(); ++rank) merge(into, all_[rank].host_bytes());
 }
 
 bool LocalFabric::Collective::is_written_to() const {
@@ -261,7 +271,7 @@ bool LocalFabric::Collective::is_written_to() const {
 void LocalFabric::Collective::give_up() {
   desk(fabric_.rank()).given_up.exchange(round_, std::memory_order_seq_cst);
   fabric_.ring_all();
-  if (!offered_ || kind_ != Kind::all_reduce || buffer_.count <= kSmall) return;
+  if (!offered_ || kind_ != Kind::all_reduce || buffer_.bytes() <= kSmall) return;
   const SteadyClock clock;
   for (const Time until = clock.now() + kOneBlock; is_written_to();) {
     if (clock.now() < until) {
@@ -293,38 +303,54 @@ Task<> LocalFabric::run_large(const Operation& operation, Kind kind, Span buffer
 }
 
 Task<> LocalFabric::run(const Operation& operation, Kind kind, Span buffer, int root) {
-  return buffer.count <= kSmall ? run_small(operation, kind, buffer, root)
-                                : run_large(operation, kind, buffer, root);
+  return buffer.bytes() <= kSmall ? run_small(operation, kind, buffer, root)
+                                  : run_large(operation, kind, buffer, root);
 }
 
 Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer) {
-  if (options_.link.on()) return Fabric::run_reduce_scatter(operation, buffer);
-  count_sent((buffer.count - shard(buffer.count, size(), rank()).count) * sizeof(float));
+  if (by_messages(buffer)) return Fabric::run_reduce_scatter(operation, buffer);
+  count_sent((buffer.count - shard(buffer.count, size(), rank()).count) * size_of(buffer.type));
   return run(operation, Kind::reduce_scatter, buffer);
 }
 
 Task<> LocalFabric::run_all_gather(const Operation& operation, Span buffer) {
-  if (options_.link.on()) return Fabric::run_all_gather(operation, buffer);
+  if (by_messages(buffer)) return Fabric::run_all_gather(operation, buffer);
   const auto peers = static_cast<std::size_t>(size()) - 1;
-  count_sent(shard(buffer.count, size(), rank()).count * sizeof(float) * peers);
+  count_sent(shard(buffer.count, size(), rank()).count * size_of(buffer.type) * peers);
   return run(operation, Kind::all_gather, buffer);
 }
 
 Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer) {
-  if (options_.link.on()) return Fabric::run_all_reduce(operation, buffer);
+  if (by_messages(buffer)) return Fabric::run_all_reduce(operation, buffer);
   const std::size_t part = shard(buffer.count, size(), rank()).count;
   const auto peers = static_cast<std::size_t>(size()) - 1;
-  count_sent((buffer.count - part + part * peers) * sizeof(float));
+  count_sent((buffer.count - part + part * peers) * size_of(buffer.type));
   return run(operation, Kind::all_reduce, buffer);
 }
 
-Task<> LocalFabric::run_all_reduce_small(const Operation& operation, Span buffer) {
-  return options_.link.on() ? Fabric::run_all_reduce_small(operation, buffer)
-                            : run_all_reduce(operation, buffer);
+// What the peers read stays as it is until all have read it.
+Task<> LocalFabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
+  if (by_messages(record)) {
+    co_await Fabric::run_combine(operation, record, merge);
+    co_return;
+  }
+  count_sent(record.bytes() * (static_cast<std::size_t>(size()) - 1));
+  const bool small = record.bytes() <= kSmall;
+  const auto merged = allocate_on_heap_of(Type::byte, record.count);
+  Collective collective(*this, operation, Kind::combine, record, 0);
+  small ? collective.use_copy() : collective.use_buffer();
+  co_await collective.offer();
+  collective.merge_all(merged->span().host_bytes(), merge);
+  if (!small) {
+    collective.check_peers();
+    co_await collective.wait_until_all_have_finished();
+  }
+  collective.end(false);
+  copy(record, merged->span());
 }
 
 Task<> LocalFabric::run_broadcast(const Operation& operation, Span buffer, int root) {
-  if (options_.link.on()) return Fabric::run_broadcast(operation, buffer, root);
+  if (by_messages(buffer)) return Fabric::run_broadcast(operation, buffer, root);
   if (rank() == root) count_sent(buffer.bytes() * (static_cast<std::size_t>(size()) - 1));
   return run(operation, Kind::broadcast, buffer, root);
 }

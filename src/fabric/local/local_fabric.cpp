@@ -23,8 +23,8 @@ namespace {
 
 class SegmentMemory final : public Memory {
  public:
-  SegmentMemory(std::shared_ptr<shm::OwnSegment> segment, std::size_t count)
-      : segment_(std::move(segment)), span_(segment_->allocate(count)) {}
+  SegmentMemory(std::shared_ptr<shm::OwnSegment> segment, std::size_t count, Type type)
+      : segment_(std::move(segment)), span_(segment_->allocate(count, type)) {}
   ~SegmentMemory() override { segment_->release(span_); }
   Span span() const override { return span_; }
 
@@ -49,7 +49,6 @@ struct LocalFabric::LocalLine final : Line {
   LocalLine(Loop& loop, int its_peer, Channel its_channel, bool sends, Mailbox& its_box)
       : Line(loop, its_peer, its_channel, sends), box(its_box) {}
   Mailbox& box;
-  std::vector<std::unique_ptr<Memory>> staged;  // copies of what is being sent
 };
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
@@ -107,8 +106,8 @@ void LocalFabric::progressed() {
                                    std::memory_order_relaxed);
 }
 
-std::unique_ptr<Memory> LocalFabric::allocate(std::size_t count) {
-  auto memory = std::make_unique<SegmentMemory>(own_, count);
+std::unique_ptr<Memory> LocalFabric::allocate_on_host(std::size_t count, Type type) {
+  auto memory = std::make_unique<SegmentMemory>(own_, count, type);
   if (memory->span().bytes() >= kWorthAsking) require_room(memory->span().bytes());
   return memory;
 }
@@ -194,7 +193,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
   if (number >= box.taken.load(std::memory_order_acquire) + shm::kMailDepth) return false;
   auto place = own_->place_of(data);
   if (!place) {
-    line.staged.push_back(allocate(data.count));
+    line.staged.push_back(allocate_on_host(data.count, data.type));
     copy(line.staged.back()->span(), data);
     place = own_->place_of(line.staged.back()->span());
   }
@@ -243,10 +242,10 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
   };
   co_await wait_for(operation, line.peer, there, withdrawn);
   const Letter letter = box.letters[number % shm::kMailDepth];
-  if (letter.place.count != into.count) {
+  if (letter.place.bytes != into.bytes()) {
     const std::string text =
-        fmt::format("{}: rank {} sent {} elements, rank {} expects {}", describe(operation),
-                    line.peer, letter.place.count, rank(), into.count);
+        fmt::format("{}: rank {} sent {} bytes, rank {} expects {}", describe(operation), line.peer,
+                    letter.place.bytes, rank(), into.bytes());
     fail(text);
     throw IoError(text, line.peer);
   }
@@ -259,7 +258,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
       progressed();
     }
   }
-  const Span sent = state(line.peer).segment->at(letter.place);
+  const Span sent = state(line.peer).segment->at(letter.place, into.type);
   combine == Combine::add ? add(into, sent) : copy(into, sent);
   shm::end_reading(own_->header());
   if (withdrawn())

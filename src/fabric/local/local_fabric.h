@@ -35,7 +35,6 @@ class LocalFabric final : public Fabric {
   std::string name() const override { return "local"; }
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
-  std::unique_ptr<Memory> allocate(std::size_t count) override;
   EventSource* events() override { return &doorbell_; }
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override;
@@ -51,14 +50,21 @@ class LocalFabric final : public Fabric {
   Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
   void close_line(Line& line) override;
 
+  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
   Task<> run_reduce_scatter(const Operation& operation, Span buffer) override;
   Task<> run_all_gather(const Operation& operation, Span buffer) override;
   Task<> run_all_reduce(const Operation& operation, Span buffer) override;
-  Task<> run_all_reduce_small(const Operation& operation, Span buffer) override;
+  Task<> run_combine(const Operation& operation, Span record, const Merge& merge) override;
   Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
 
  private:
-  enum class Kind : std::uint32_t { reduce_scatter = 1, all_gather, all_reduce, broadcast };
+  enum class Kind : std::uint32_t {
+    reduce_scatter = 1,
+    all_gather,
+    all_reduce,
+    broadcast,
+    combine
+  };
   struct LocalLine;
   struct PeerState;
   class Collective;
@@ -84,6 +90,12 @@ class LocalFabric final : public Fabric {
   // this worker.
   Time last_sign(int peer);
 
+  // Whether a collective is made of messages: through an emulated link, and from memory that peers
+  // cannot read.
+  bool by_messages(Span buffer) const {
+    return options_.link.on() || buffer.device.kind == Device::gpu;
+  }
+
   // Waits until `reached()`, which `peer` brings about. It never will if `given_up()`.
   template <typename Reached, typename GivenUp>
   Task<> wait_for(const Operation& operation, int peer, Reached reached, GivenUp given_up);
@@ -96,6 +108,7 @@ class LocalFabric final : public Fabric {
   std::vector<std::unique_ptr<PeerState>> peers_;
   std::shared_ptr<shm::OwnSegment> own_;            // its memory may outlive the fabric
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
+  std::unordered_map<Channel, std::uint64_t> direct_rounds_;  // collectives made on shared memory
   shm::Doorbell doorbell_;
   LinkLane egress_, ingress_;
 };

@@ -26,8 +26,8 @@ constexpr std::size_t kSharedPart = 16 * kPage;  // that small blocks share
 
 // Few different sizes, so that what was released fits what is asked for next. What is never touched
 // of a block takes no memory.
-std::size_t block_size(std::size_t count) {
-  const std::size_t bytes = std::max<std::size_t>(count * sizeof(float), 64);
+std::size_t block_size(std::size_t wanted) {
+  const std::size_t bytes = std::max<std::size_t>(wanted, 64);
   if (bytes <= kPage) return std::bit_ceil(bytes);
   const std::size_t step = std::max(kPage, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
@@ -86,8 +86,8 @@ std::byte* OwnSegment::add_part(std::size_t bytes) {
   return address;
 }
 
-Span OwnSegment::allocate(std::size_t count) {
-  const std::size_t size = block_size(count);
+Span OwnSegment::allocate(std::size_t count, Type type) {
+  const std::size_t size = block_size(count * size_of(type));
   const std::lock_guard lock(mutex_);
   auto& spare = free_[size];
   if (spare.empty()) {
@@ -95,7 +95,7 @@ Span OwnSegment::allocate(std::size_t count) {
     std::byte* const address = add_part(bytes);
     for (std::size_t at = bytes; at > 0; at -= size) spare.push_back(address + at - size);
   }
-  const Span memory{reinterpret_cast<float*>(spare.back()), count};
+  const Span memory{spare.back(), count, Device::cpu, type};
   spare.pop_back();
   // Large blocks are holes of the file since they were released, and read as zeros.
   if (size <= kPage)
@@ -106,7 +106,7 @@ Span OwnSegment::allocate(std::size_t count) {
 }
 
 void OwnSegment::release(Span memory) {
-  const std::size_t size = block_size(memory.count);
+  const std::size_t size = block_size(memory.bytes());
   const std::lock_guard lock(mutex_);
   const auto found = find(memory.data);
   if (size > kPage) header().allocated.fetch_sub(memory.bytes(), std::memory_order_relaxed);
@@ -114,7 +114,7 @@ void OwnSegment::release(Span memory) {
                                   static_cast<off_t>(found->second.offset),
                                   static_cast<off_t>(found->second.bytes)) != 0)
     std::memset(memory.data, 0, memory.bytes());
-  free_[size].push_back(reinterpret_cast<std::byte*>(memory.data));
+  free_[size].push_back(static_cast<std::byte*>(memory.data));
 }
 
 OwnSegment::Parts::const_iterator OwnSegment::find(const void* data) const {
@@ -130,8 +130,8 @@ std::optional<Place> OwnSegment::place_of(Span memory) const {
   const auto found = find(memory.data);
   if (found == parts_.end()) return std::nullopt;
   const auto offset =
-      static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(memory.data) - found->first);
-  return Place{found->second.offset, found->second.bytes, offset, memory.count};
+      static_cast<std::uint64_t>(static_cast<std::byte*>(memory.data) - found->first);
+  return Place{found->second.offset, found->second.bytes, offset, memory.bytes()};
 }
 
 void OwnSegment::move_away(Span memory) {
@@ -155,8 +155,8 @@ PeerSegment::~PeerSegment() {
   for (const auto& [offset, part] : parts_) ::munmap(part.data, part.bytes());
 }
 
-Span PeerSegment::at(const Place& place) {
-  if (place.count == 0) return {};
+Span PeerSegment::at(const Place& place, Type type) {
+  if (place.bytes == 0) return {nullptr, 0, Device::cpu, type};
   Span& part = parts_[place.part];
   if (part.count == 0) {
     struct stat status {};
@@ -165,14 +165,13 @@ Span PeerSegment::at(const Place& place) {
                        place.part_bytes <= static_cast<std::uint64_t>(status.st_size) &&
                        place.part <= static_cast<std::uint64_t>(status.st_size) - place.part_bytes;
     if (whole)
-      part = {reinterpret_cast<float*>(map(place.part, place.part_bytes)),
-              place.part_bytes / sizeof(float)};
+      part = {map(place.part, place.part_bytes), place.part_bytes, Device::cpu, Type::byte};
   }
-  const std::uint64_t bytes = part.bytes();
-  if (place.offset % sizeof(float) != 0 || place.offset > bytes ||
-      place.count > (bytes - place.offset) / sizeof(float))
+  const std::size_t size = size_of(type);
+  if (place.offset % size != 0 || place.bytes % size != 0 || place.offset > part.count ||
+      place.bytes > part.count - place.offset)
     throw IoError(fmt::format("rank {} offers memory that it does not have", rank_), rank_);
-  return part.at({place.offset / sizeof(float), place.count});
+  return {part.at({place.offset, place.bytes}).data, place.bytes / size, Device::cpu, type};
 }
 
 }  // namespace skein::shm

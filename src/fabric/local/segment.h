@@ -20,7 +20,7 @@ class OwnSegment final : public SharedFile {
 
   // Zeroed memory, 64-byte aligned, which the host gives as it is touched. Throws ConfigError where
   // addresses or sizes of files are limited.
-  Span allocate(std::size_t count);
+  Span allocate(std::size_t count, Type type = Type::f32);
   void release(Span memory);
 
   // Where `memory` lies, if it lies here.
@@ -54,8 +54,9 @@ class PeerSegment final : public SharedFile {
   PeerSegment(FileDescriptor fd, int rank, int ranks);
   ~PeerSegment();
 
-  // The floats at `place`. Throws IoError that names the peer if they are not in its file.
-  Span at(const Place& place);
+  // The values at `place`. Throws IoError that names the peer if they are not in its file, or are
+  // not whole ones.
+  Span at(const Place& place, Type type);
 
  private:
   int rank_;

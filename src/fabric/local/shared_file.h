@@ -22,12 +22,12 @@ inline constexpr std::size_t kMailDepth = 32;
 
 inline constexpr std::size_t kPage = 4096;
 
-// Where floats lie in a worker's file: in a part of it that is mapped as a whole.
+// Where values lie in a worker's file: in a part of it that is mapped as a whole.
 struct Place {
   std::uint64_t part;  // where the part begins
   std::uint64_t part_bytes;
-  std::uint64_t offset;  // of the first float, from there
-  std::uint64_t count;
+  std::uint64_t offset;  // of the first value, from there
+  std::uint64_t bytes;
 };
 
 // What was sent, and when it left. Times are on the host's clock.

@@ -7,7 +7,8 @@ namespace {
 class ConsensusReplica final : public Replica {
  public:
   ConsensusReplica(std::size_t dimension, Rng rng) : arena_({{"x", dimension}}, allocate_on_heap) {
-    for (float& x : arena_.parameters().at({0, dimension})) x = static_cast<float>(rng.normal());
+    for (float& x : arena_.parameters().at({0, dimension}).host())
+      x = static_cast<float>(rng.normal());
   }
 
   Arena& arena() override { return arena_; }

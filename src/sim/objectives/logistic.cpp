@@ -31,8 +31,8 @@ struct LinearModel {
   void load(const Arena& layout, Span plane) {
     const Span weights = plane.at(layout.slots()[0].range),
                biases = plane.at(layout.slots()[1].range);
-    std::copy(weights.begin(), weights.end(), weight.begin());
-    std::copy(biases.begin(), biases.end(), bias.begin());
+    std::copy(weights.host().begin(), weights.host().end(), weight.begin());
+    std::copy(biases.host().begin(), biases.host().end(), bias.begin());
   }
 
   PerClass logits(std::span<const float> input) const {
@@ -109,7 +109,7 @@ class LogisticReplica final : public Replica {
            Range range) {
     const Span gradients = arena_.gradients().at(range);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      gradients[i] += static_cast<float>(sums[i] / count + kPenalty * values[i]);
+      gradients.host()[i] += static_cast<float>(sums[i] / count + kPenalty * values[i]);
     }
   }
 

@@ -34,10 +34,10 @@ class QuadraticReplica final : public Replica {
     const double deviation = noise_ / std::sqrt(static_cast<double>(samples));
     double loss = 0;
     for (std::size_t i = 0; i < centre_.size(); ++i) {
-      const double distance = x[i] - centre_[i];
+      const double distance = x.host()[i] - centre_[i];
       const double slope = spectrum_[i] * distance;
       const double noise = deviation > 0 ? deviation * rng_.normal() : 0;
-      gradients[i] += static_cast<float>(slope + noise);
+      gradients.host()[i] += static_cast<float>(slope + noise);
       loss += 0.5 * slope * distance;
     }
     return loss;
@@ -80,7 +80,7 @@ class Quadratic final : public Objective {
     const Span x = parameters.at({0, centre_.size()});
     double loss = 0;
     for (std::size_t i = 0; i < centre_.size(); ++i) {
-      const double distance = x[i] - centre_[i];
+      const double distance = x.host()[i] - centre_[i];
       loss += 0.5 * spectrum_[i] * distance * distance;
     }
     return Quality{loss, std::nullopt};
