@@ -15,11 +15,6 @@ namespace {
 
 constexpr Duration kGrace = std::chrono::milliseconds(100);
 
-Task<> half_all_reduce(Fabric& fabric, const Operation& operation, Span buffer) {
-  co_await half_reduce_scatter(fabric, operation, buffer);
-  co_await half_all_gather(fabric, operation, buffer);
-}
-
 }  // namespace
 
 Range shard(std::size_t count, int size, int rank) {
@@ -154,25 +149,19 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
 Task<> Fabric::reduce_scatter(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("reduce_scatter", channel, limit);
-  Task<> body = wire == Wire::bf16 ? half_reduce_scatter(*this, operation, buffer)
-                                   : run_reduce_scatter(operation, buffer);
-  co_await in_turn(operation, std::move(body));
+  co_await in_turn(operation, run_reduce_scatter(operation, buffer, wire));
 }
 
 Task<> Fabric::all_gather(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("all_gather", channel, limit);
-  Task<> body = wire == Wire::bf16 ? half_all_gather(*this, operation, buffer)
-                                   : run_all_gather(operation, buffer);
-  co_await in_turn(operation, std::move(body));
+  co_await in_turn(operation, run_all_gather(operation, buffer, wire));
 }
 
 Task<> Fabric::all_reduce(Channel channel, Span buffer, Limit limit, Wire wire) {
   if (size() == 1) co_return;
   const Operation operation = begin("all_reduce", channel, limit);
-  Task<> body = wire == Wire::bf16 ? half_all_reduce(*this, operation, buffer)
-                                   : run_all_reduce(operation, buffer);
-  co_await in_turn(operation, std::move(body));
+  co_await in_turn(operation, run_all_reduce(operation, buffer, wire));
 }
 
 Task<> Fabric::combine(Channel channel, Span record, const Merge& merge, Limit limit) {
@@ -197,16 +186,27 @@ Task<> Fabric::barrier(Channel channel, Limit limit) {
   co_await in_turn(operation, run_combine(operation, message_of({&nothing, 1}), merge));
 }
 
-Task<> Fabric::run_reduce_scatter(const Operation& operation, Span buffer) {
-  co_await ring_pass(*this, operation, buffer, rank() - 1, size() - 1, size() - 1);
+Task<> Fabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
+  if (wire == Wire::bf16)
+    co_await half_reduce_scatter(*this, operation, buffer);
+  else
+    co_await ring_pass(*this, operation, buffer, rank() - 1, size() - 1, size() - 1);
 }
 
-Task<> Fabric::run_all_gather(const Operation& operation, Span buffer) {
-  co_await ring_pass(*this, operation, buffer, rank(), size() - 1, 0);
+Task<> Fabric::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
+  if (wire == Wire::bf16)
+    co_await half_all_gather(*this, operation, buffer);
+  else
+    co_await ring_pass(*this, operation, buffer, rank(), size() - 1, 0);
 }
 
-Task<> Fabric::run_all_reduce(const Operation& operation, Span buffer) {
-  co_await ring_pass(*this, operation, buffer, rank() - 1, 2 * (size() - 1), size() - 1);
+Task<> Fabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
+  if (wire == Wire::bf16) {
+    co_await half_reduce_scatter(*this, operation, buffer);
+    co_await half_all_gather(*this, operation, buffer);
+  } else {
+    co_await ring_pass(*this, operation, buffer, rank() - 1, 2 * (size() - 1), size() - 1);
+  }
 }
 
 Task<> Fabric::run_combine(const Operation& operation, Span record, const Merge& merge) {

@@ -97,6 +97,16 @@ class Limit {
   Duration silence_ = Duration::max();
 };
 
+// What a fabric promises and asks for beyond what all of them do.
+struct Traits {
+  // Part p of a sum is added in the order p+1, p+2, …, p: the bits of every other such fabric.
+  bool ring_order = true;
+  // When a peer is lost the other ranks go on with messages among themselves.
+  bool survives_losses = true;
+  // All ranks must start all collectives in one order, whatever their channels.
+  bool one_order = false;
+};
+
 // One operation under way: what an error message needs to say of it.
 struct Operation {
   const char* name;
@@ -139,6 +149,7 @@ class Fabric {
   // The same where `like` is: on the host, on a device, or absent.
   std::unique_ptr<Memory> allocate_like(Span like, std::size_t count, Type type);
 
+  virtual Traits traits() const { return {}; }
   virtual Chunking chunking() const { return {}; }
 
   // Sums `buffer` over all ranks; rank r ends with the sum in shard(count, size, r) of its buffer.
@@ -223,9 +234,9 @@ class Fabric {
   }
 
   // The collectives, called in turn and only when size() > 1. The defaults use the primitives.
-  virtual Task<> run_reduce_scatter(const Operation& operation, Span buffer);
-  virtual Task<> run_all_gather(const Operation& operation, Span buffer);
-  virtual Task<> run_all_reduce(const Operation& operation, Span buffer);
+  virtual Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire);
+  virtual Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire);
+  virtual Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire);
   virtual Task<> run_combine(const Operation& operation, Span record, const Merge& merge);
   virtual Task<> run_broadcast(const Operation& operation, Span buffer, int root);
 
@@ -270,6 +281,8 @@ class Fabric {
   WaitObserver* observer() const { return observer_; }
 
  private:
+  friend class GroupFabric;
+
   struct Turns;  // the queue of one channel
   class Turn;
   class Passage;

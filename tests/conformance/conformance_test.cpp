@@ -8,6 +8,7 @@
 #include "conformance/harness.h"
 #include "core/packed.h"
 #include "core/rng.h"
+#include "fabric/group.h"
 #include "skein/error.h"
 
 namespace skein::conformance {
@@ -162,6 +163,56 @@ TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
   });
 }
 
+TEST_P(Conformance, SumsAreAddedInTheOrderOfARingWhereTheFabricSaysSo) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    if (!fabric.traits().ring_order) co_return;
+    const auto normal = [&](int rank, std::size_t i) {
+      return static_cast<float>(Rng(static_cast<std::uint64_t>(rank) * 100003 + i).normal());
+    };
+    for (const std::size_t count : {std::size_t{100}, std::size_t{6007}}) {
+      const auto buffer = fabric.allocate(count);
+      const auto own = floats_of(buffer->span());
+      for (std::size_t i = 0; i < count; ++i) own[i] = normal(fabric.rank(), i);
+      co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
+      const auto got = floats_of(buffer->span());
+      for (int part = 0; part < fabric.size(); ++part) {
+        const Range range = shard(count, fabric.size(), part);
+        for (std::size_t i = range.offset; i < range.end(); ++i) {
+          float want = normal((part + 1) % fabric.size(), i);
+          for (int k = 2; k <= fabric.size(); ++k) want += normal((part + k) % fabric.size(), i);
+          if (got[i] != want) throw Error("another order at " + std::to_string(i));
+        }
+      }
+    }
+  });
+}
+
+// Groups and the whole at the same time; a group of one; ranks that are not next to each other.
+TEST_P(Conformance, GroupsAreFabricsOfTheirOwn) {
+  run_all_ok([](Fabric& whole) -> Task<> {
+    for (const int groups : {1, 2, 3, 8}) {
+      const int colour = whole.rank() % groups;
+      const auto group = co_await split(whole, colour, soon(whole));
+      if (group->rank() != whole.rank() / groups) throw Error("another rank");
+      const std::size_t count = 20011;
+      const auto inner = group->allocate(count), outer = whole.allocate(count);
+      set(inner->span(), whole.rank());
+      set(outer->span(), whole.rank());
+      std::vector<Task<>> both;
+      both.push_back(group->all_reduce(0, inner->span(), soon(whole)));
+      both.push_back(whole.all_reduce(0, outer->span(), soon(whole)));
+      both.push_back(group->barrier(1, soon(whole)));
+      co_await all_of(whole.loop(), std::move(both));
+      const auto of_group = floats_of(inner->span()), of_all = floats_of(outer->span());
+      for (std::size_t i = 0; i < count; ++i) {
+        float want = 0;
+        for (int r = colour; r < whole.size(); r += groups) want += value(r, i);
+        if (of_group[i] != want || of_all[i] != total(whole.size(), i)) throw Error("wrong sum");
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, BroadcastFromEveryRoot) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     for (int root = 0; root < fabric.size(); ++root) {
@@ -229,9 +280,11 @@ TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
       buffers.push_back(fabric.allocate(5000 + 37 * salt));
       set(buffers.back()->span(), fabric.rank(), salt);
     }
-    // Each rank starts the channels in another order; on a channel the order is the same.
+    // Each rank starts the channels in another order, where it may; on a channel the order is the
+    // same.
+    const int turn = fabric.traits().one_order ? 0 : fabric.rank();
     for (int c = 0; c < 4; ++c)
-      for (int k = (c + fabric.rank()) % 4; k < kOperations; k += 4)
+      for (int k = (c + turn) % 4; k < kOperations; k += 4)
         tasks.push_back(
             fabric.all_reduce(k % 4, buffers[static_cast<std::size_t>(k)]->span(), soon(fabric)));
     co_await all_of(fabric.loop(), std::move(tasks));

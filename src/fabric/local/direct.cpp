@@ -307,21 +307,21 @@ Task<> LocalFabric::run(const Operation& operation, Kind kind, Span buffer, int 
                                   : run_large(operation, kind, buffer, root);
 }
 
-Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer) {
-  if (by_messages(buffer)) return Fabric::run_reduce_scatter(operation, buffer);
+Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
+  if (by_messages(buffer, wire)) return Fabric::run_reduce_scatter(operation, buffer, wire);
   count_sent((buffer.count - shard(buffer.count, size(), rank()).count) * size_of(buffer.type));
   return run(operation, Kind::reduce_scatter, buffer);
 }
 
-Task<> LocalFabric::run_all_gather(const Operation& operation, Span buffer) {
-  if (by_messages(buffer)) return Fabric::run_all_gather(operation, buffer);
+Task<> LocalFabric::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
+  if (by_messages(buffer, wire)) return Fabric::run_all_gather(operation, buffer, wire);
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent(shard(buffer.count, size(), rank()).count * size_of(buffer.type) * peers);
   return run(operation, Kind::all_gather, buffer);
 }
 
-Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer) {
-  if (by_messages(buffer)) return Fabric::run_all_reduce(operation, buffer);
+Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
+  if (by_messages(buffer, wire)) return Fabric::run_all_reduce(operation, buffer, wire);
   const std::size_t part = shard(buffer.count, size(), rank()).count;
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent((buffer.count - part + part * peers) * size_of(buffer.type));

@@ -51,9 +51,9 @@ class LocalFabric final : public Fabric {
   void close_line(Line& line) override;
 
   std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
-  Task<> run_reduce_scatter(const Operation& operation, Span buffer) override;
-  Task<> run_all_gather(const Operation& operation, Span buffer) override;
-  Task<> run_all_reduce(const Operation& operation, Span buffer) override;
+  Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
+  Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
+  Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_combine(const Operation& operation, Span record, const Merge& merge) override;
   Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
 
@@ -90,10 +90,10 @@ class LocalFabric final : public Fabric {
   // this worker.
   Time last_sign(int peer);
 
-  // Whether a collective is made of messages: through an emulated link, and from memory that peers
-  // cannot read.
-  bool by_messages(Span buffer) const {
-    return options_.link.on() || buffer.device.kind == Device::gpu;
+  // Whether a collective is made of messages: through an emulated link, of halves, and from memory
+  // that peers cannot read.
+  bool by_messages(Span buffer, Wire wire = Wire::f32) const {
+    return options_.link.on() || wire == Wire::bf16 || buffer.device.kind == Device::gpu;
   }
 
   // Waits until `reached()`, which `peer` brings about. It never will if `given_up()`.

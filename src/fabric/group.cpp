@@ -1,0 +1,75 @@
+#include "fabric/group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/rows.h"
+
+namespace skein {
+
+// Its messages are the whole's, between other numbers and on other channels.
+class GroupFabric final : public Fabric {
+ public:
+  GroupFabric(Fabric& whole, std::vector<int> members, Channel first)
+      : Fabric(whole.loop()), whole_(whole), members_(std::move(members)), first_(first) {
+    rank_ = static_cast<int>(std::ranges::find(members_, whole.rank()) - members_.begin());
+  }
+
+  std::string name() const override { return whole_.name(); }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  Traits traits() const override { return whole_.traits(); }
+  Chunking chunking() const override { return whole_.chunking(); }
+  void progressed() override { whole_.progressed(); }
+  void fail(const std::string& reason) override { whole_.fail(reason); }
+  std::optional<bool> expel(int peer) override { return whole_.expel(member(peer)); }
+  bool expelled(int rank) const override { return whole_.expelled(member(rank)); }
+
+ protected:
+  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override {
+    return whole_.allocate_on_host(count, type);
+  }
+  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override {
+    SKEIN_CHECK(channel < kChannelBlock, "channel {} of a group", channel);
+    return whole_.open_line(member(peer), first_ + channel, outgoing);
+  }
+  bool try_post(const Operation& operation, Line& line, Span data) override {
+    return whole_.try_post(operation, line, data);
+  }
+  Task<> wait_for_room(const Operation& operation, Line& line) override {
+    return whole_.wait_for_room(operation, line);
+  }
+  bool all_taken(Line& line) override { return whole_.all_taken(line); }
+  Task<> wait_until_taken(const Operation& operation, Line& line) override {
+    return whole_.wait_until_taken(operation, line);
+  }
+  Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override {
+    return whole_.take(operation, line, into, combine);
+  }
+  void close_line(Line& line) override { whole_.close_line(line); }
+
+ private:
+  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+
+  Fabric& whole_;
+  std::vector<int> members_;  // ranks of the whole
+  Channel first_;
+  int rank_;
+};
+
+Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit) {
+  const Channel first = whole.allot_channels(), meeting = whole.allot_channels();
+  Rows colours(whole.size(), sizeof(colour));
+  colours.put(whole.rank(), std::as_bytes(std::span(&colour, 1)));
+  const Merge merge = colours.merge();
+  co_await whole.combine(meeting, colours.record(), merge, limit);
+  std::vector<int> members;
+  for (int rank = 0; rank < whole.size(); ++rank) {
+    int theirs = 0;
+    std::memcpy(&theirs, colours.row(rank)->data(), sizeof(theirs));
+    if (theirs == colour) members.push_back(rank);
+  }
+  co_return std::make_unique<GroupFabric>(whole, std::move(members), first);
+}
+
+}  // namespace skein
