@@ -246,7 +246,12 @@ Task<> Gossip::come_to_rest(bool even_late_ones) {
   assembly.count(true);
   pairing.announce(false);
   const Time latest = worker_.loop().now() + worker_.patience() / 4;
-  while (pairing.proposing() || exchanges.engaged() || (even_late_ones && exchanges.open())) {
+  const auto busy = [&] {
+    // A late answer may begin an exchange, which the other side applies.
+    return pairing.proposing() || exchanges.engaged() ||
+           (even_late_ones && (exchanges.open() || pairing.awaits_answers()));
+  };
+  while (busy()) {
     const Time now = worker_.loop().now();
     if (now >= latest) break;
     co_await changed.wait(std::min(latest, now + kLookAround));

@@ -211,6 +211,11 @@ Duration Pairing::pause(Duration exchange) {
   return from_seconds(seconds(mean) * rng_.uniform(0.5, 1.5));
 }
 
+bool Pairing::awaits_answers() const {
+  return std::any_of(neighbours_.begin(), neighbours_.end(),
+                     [](const auto& each) { return each->lives && each->proposal; });
+}
+
 bool Pairing::has_company() const {
   return std::any_of(neighbours_.begin(), neighbours_.end(), [this](const auto& each) {
     return each->lives && each->takes_part && !(each->proposal && each->proposal->late) &&

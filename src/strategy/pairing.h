@@ -54,6 +54,9 @@ class Pairing {
   Task<bool> propose();
   bool proposing() const { return asked_ != nullptr; }
 
+  // Whether an answer is owed to this worker, however late it is.
+  bool awaits_answers() const;
+
   // How long to leave it when nobody can be asked, where an exchange takes about so long.
   Duration pause(Duration exchange);
 

@@ -44,6 +44,7 @@ struct World {
 
 std::vector<World> worlds();  // all of them
 std::vector<World> sim_worlds();
+World sim_world(const std::string& network);  // as sim::parse_network() reads it
 
 // Keeps gtest from printing a World as bytes.
 inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }

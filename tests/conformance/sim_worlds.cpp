@@ -58,6 +58,14 @@ Task<> die(Fabric& fabric) {
 
 }  // namespace
 
+World sim_world(const std::string& network) {
+  return {"sim",
+          [parsed = sim::parse_network(network)](int size, const Body& body) {
+            return run_sim(size, body, parsed);
+          },
+          die};
+}
+
 std::vector<World> sim_worlds() {
   const auto flat = sim::parse_network("10gbe");
   auto shared = sim::parse_network("1gbe:jitter=1ms,chunk=4KiB");
