@@ -35,6 +35,21 @@ function(skein_library name)
   skein_target(skein_${name})
 endfunction()
 
+# The tcp fabric needs OpenSSL; where that is missing, or not wanted, no_tcp.cpp stands in for it.
+macro(skein_choose_tcp sources)
+  if(SKEIN_TCP)
+    find_package(OpenSSL 3.0)
+  endif()
+  if(SKEIN_TCP AND OPENSSL_FOUND)
+    list(FILTER ${sources} EXCLUDE REGEX "/fabric/tcp/no_tcp\\.cpp$")
+    set(SKEIN_TCP_LIBRARIES OpenSSL::SSL OpenSSL::Crypto)
+  else()
+    list(FILTER ${sources} EXCLUDE REGEX "/fabric/tcp/")
+    list(APPEND ${sources} ${PROJECT_SOURCE_DIR}/src/fabric/tcp/no_tcp.cpp)
+    set(SKEIN_TCP_LIBRARIES)
+  endif()
+endmacro()
+
 # PyTorch's own builds of LibTorch 2 bring fmt's headers, of another version than the library that is
 # linked, and without a library of their own: what sees them must not need one.
 function(skein_find_foreign_fmt)

@@ -12,12 +12,25 @@
 namespace skein {
 
 struct JoinOptions {
-  // How workers reach each other. "local": processes of one host. The only one in this build.
+  // How workers reach each other. "local": processes of one host. "tcp": any hosts; where the build
+  // has it.
   std::string fabric = "local";
 
   // The longest silence of a peer that an operation waits through; and the longest wait for all to
   // join. Messages that move and steps that are made end a silence.
   std::chrono::nanoseconds patience = std::chrono::seconds(60);
+
+  // For tcp. HOST:PORT where rank 0 listens and the others look for it. Empty: what the launcher's
+  // environment says (skein run; MASTER_ADDR and MASTER_PORT).
+  std::string rendezvous = {};
+
+  // For tcp. A file of at least 16 bytes that all workers of the run know and nobody else can read.
+  // Empty: the one that SKEIN_SECRET_FILE names, as skein run sets it.
+  std::string secret_file = {};
+
+  // For tcp. False: workers still show each other that they know the secret, but what they send
+  // then can be read and changed on its way. For networks that nobody else is on.
+  bool encrypt = true;
 
   // Makes one host behave like hosts on a slow network: every worker has a full-duplex link of this
   // many bytes per second (0: unlimited) and every message takes this much longer.

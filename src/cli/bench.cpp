@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
+#include "cli/network_options.h"
 #include "cli/workers.h"
 #include "core/units.h"
 #include "fabric/fabric.h"
@@ -62,11 +63,12 @@ struct BenchKernels {
 class BenchFabric {
  public:
   explicit BenchFabric(CLI::App& command) : options_(command) {
-    options_.choice("--fabric", join_.fabric, {"local"}, "how the workers reach each other");
     options_.integer("-n,--workers", workers_, 2, kMostWorkersOfAHost, "N", "how many to start");
     options_.text("--bytes", bytes_, "SIZE", "of the vector that the operations work on");
     options_.integer("--repeat", repeat_, 3, 1'000'000, "N",
                      "rounds; without it, as many of 50 as fit in 20 s");
+    options_.group("Fabric");
+    network_.declare(options_);
     options_.group("Emulation");
     options_.bandwidth("--emulate-link", join_.emulate_bytes_per_second,
                        "give every worker a full-duplex link of this rate");
@@ -78,8 +80,17 @@ class BenchFabric {
     options_.read_config_file();
     const std::size_t size = read_size(bytes_);
     const JsonOutput json(options_.json(), "bench fabric");
+    network_.check(options_);
+    join_.fabric = network_.fabric;
+    join_.rendezvous = network_.rendezvous;
+    join_.secret_file = network_.secret_file;
+    join_.encrypt = network_.encrypt == "on";
     const auto placement = detect(process_environment);
-    if (!placement) return launch(launch_of_self(invocation, workers_));
+    if (!placement) {
+      LaunchOptions start = launch_of_self(invocation, workers_);
+      start.meeting_place = network_.between_hosts();
+      return launch(start);
+    }
     if (placement->size < 2)
       throw ConfigError("one worker has nobody to talk to: expected at least 2");
     if (options_.given("--workers") && placement->size != workers_)
@@ -154,6 +165,7 @@ class BenchFabric {
   }
 
   CommandOptions options_;
+  NetworkOptions network_;
   JoinOptions join_;
   int workers_ = 2, repeat_ = 0;
   std::string bytes_ = "25MB";

@@ -11,6 +11,7 @@
 #include "cli/json_output.h"
 #include "core/units.h"
 #include "launch/environment.h"
+#include "runtime/fabrics.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
 #include "train/version.h"
@@ -26,8 +27,8 @@ struct Advice {
 struct Diagnosis {
   HostFacts host;
   std::vector<std::string> strategies = strategy_names();
-  std::vector<std::string> fabrics{"local"};
-  std::vector<std::string> absent_fabrics{"tcp", "mpi", "nccl"};
+  std::vector<std::string> fabrics = fabric_names();
+  std::vector<std::string> absent_fabrics = absent_fabric_names();
   std::string torch = torch_version();
   std::string launcher;  // in words
   std::vector<Advice> advice;

@@ -43,6 +43,7 @@ struct RunCommand {
     find_program(invocation);
     options.read_config_file();
     const JsonOutput json(options.json(), "run");
+    launch.meeting_place = launch.workers > 1;  // the program may want to talk over TCP
     launch.extra_env["SKEIN_SEED"] = std::to_string(options.seed());
     const SteadyClock clock;
     const Time begin = clock.now();

@@ -49,6 +49,7 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 int launch_workers(const Invocation& invocation, const TrainOptions& options) {
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
+  launch.meeting_place = options.fabric == "tcp";
   launch.stopped_limit =
       std::min(launch.stopped_limit,
                std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));

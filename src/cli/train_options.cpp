@@ -41,7 +41,7 @@ void TrainOptionReader::declare_workers() {
   options_.group("Workers");
   options_.integer("--workers", job_.workers, 1, kMostWorkersOfAHost, "N",
                    "worker processes on this host (under torchrun, mpirun, srun: theirs)");
-  options_.text("--fabric", job_.fabric, "NAME", "what joins them: local (one host)");
+  network_.declare(options_);
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");
   options_.duration("--deadline", job_.deadline, "longest silence of another worker");
 }
@@ -96,6 +96,10 @@ void TrainOptionReader::declare_reports() {
 TrainOptions TrainOptionReader::read() {
   options_.read_config_file();
   job_.decay_1d = !no_decay_1d_;
+  job_.fabric = network_.fabric;
+  job_.rendezvous = network_.rendezvous;
+  job_.secret_file = network_.secret_file;
+  job_.encrypt = network_.encrypt == "on";
   check_choices();
   shared_.read();
   check_files();
@@ -108,12 +112,7 @@ TrainOptions TrainOptionReader::read() {
 }
 
 void TrainOptionReader::check_choices() const {
-  static const std::vector<std::string> later{"tcp", "mpi", "nccl"};
-  if (job_.fabric != "local") {
-    const bool known = std::find(later.begin(), later.end(), job_.fabric) != later.end();
-    throw ConfigError(fmt::format("--fabric {}: {}; expected local", job_.fabric,
-                                  known ? "not in this build" : "there is no such fabric"));
-  }
+  network_.check(options_);
   if (job_.data_split != "own" && job_.data_split != "once")
     throw ConfigError(fmt::format("--data-split {}: there is no such split; expected own or once",
                                   job_.data_split));

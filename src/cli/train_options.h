@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/job_options.h"
+#include "cli/network_options.h"
 #include "cli/options.h"
 #include "train/options.h"
 
@@ -35,6 +36,7 @@ class TrainOptionReader {
   void check_files() const;
 
   CommandOptions options_;
+  NetworkOptions network_;
   TrainOptions job_;
   JobOptions shared_;
   bool no_decay_1d_ = false;

@@ -73,7 +73,8 @@ int wait_for(pid_t pid) {
   if (setpgid(0, group) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
   if (getppid() != launcher) _exit(127);  // it died before it could be watched
   if (dup2(how.input, 0) < 0 || dup2(how.output, 1) < 0 || dup2(how.error, 2) < 0) give_up();
-  if (how.keep_open >= 0 && fcntl(how.keep_open, F_SETFD, 0) != 0) give_up();
+  for (const int kept : how.keep_open)
+    if (fcntl(kept, F_SETFD, 0) != 0) give_up();
   // A shell starts background jobs with SIGINT ignored. Here it is the launcher that decides who
   // hears of a Ctrl-C, so a worker without a handler of its own must end by it.
   ::signal(SIGINT, SIG_DFL);

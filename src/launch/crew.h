@@ -19,8 +19,8 @@ struct WorkerStart {
   int input = 0;                         // what it gets as descriptors 0, 1 and 2
   int output = 1;
   int error = 2;
-  int keep_open = -1;      // one more descriptor that it inherits under its own number
-  sigset_t signal_mask{};  // as the worker should have it
+  std::vector<int> keep_open;  // more descriptors that it inherits under their own numbers
+  sigset_t signal_mask{};      // as the worker should have it
 };
 
 // How a worker ended: by `signal`, or when that is 0 with exit code `code`.

@@ -106,6 +106,7 @@ std::optional<Placement> detect_skein(const Getenv& getenv) {
   variables.require({"SKEIN_RANK", "SKEIN_SIZE", "SKEIN_RUN"});
   Placement out = variables.place("SKEIN_RANK", "SKEIN_SIZE");
   out.run_id = "skein-" + *variables.text("SKEIN_RUN");
+  out.rendezvous = variables.text("SKEIN_RENDEZVOUS").value_or("");
   return out;
 }
 
@@ -115,6 +116,9 @@ std::optional<Placement> detect_torchrun(const Getenv& getenv) {
   variables.require({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
   Placement out = variables.place("RANK", "WORLD_SIZE");
   variables.localise(out, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  std::string host = *variables.text("MASTER_ADDR");
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  out.rendezvous = fmt::format("{}:{}", host, variables.number("MASTER_PORT", 1, 65535));
   // The run id alone is "none" unless the user chose one, and a restarted group keeps its id.
   out.run_id = fmt::format("torchrun-{}-{}-{}-{}", *variables.text("MASTER_ADDR"),
                            variables.number("MASTER_PORT", 1, 65535),

@@ -21,16 +21,17 @@ const char* process_environment(const char* name);
 struct Placement {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;    // among the workers of this host
-  int local_size = 1;    // how many workers this host has
-  std::string launcher;  // "skein", "torchrun", "openmpi", "mpich" or "slurm"
-  std::string run_id;    // the same on all ranks of one run, different between runs on a host
+  int local_rank = 0;      // among the workers of this host
+  int local_size = 1;      // how many workers this host has
+  std::string launcher;    // "skein", "torchrun", "openmpi", "mpich" or "slurm"
+  std::string run_id;      // the same on all ranks of one run, different between runs on a host
+  std::string rendezvous;  // HOST:PORT for rank 0 to listen at, where the launcher names one
 };
 
 // The first of these that has left its variables decides; the inner launcher comes before the outer
 // one that may surround it (a batch script under Slurm calls mpirun, mpirun calls skein run):
 //
-//   1. skein run  SKEIN_RANK SKEIN_SIZE SKEIN_RUN
+//   1. skein run  SKEIN_RANK SKEIN_SIZE SKEIN_RUN [SKEIN_RENDEZVOUS]
 //   2. torchrun   RANK WORLD_SIZE MASTER_ADDR MASTER_PORT [LOCAL_RANK LOCAL_WORLD_SIZE
 //                 TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT]
 //   3. Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE, PMIX_NAMESPACE or

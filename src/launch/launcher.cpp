@@ -16,6 +16,7 @@
 #include "launch/board.h"
 #include "launch/crew.h"
 #include "launch/logs.h"
+#include "launch/meeting_place.h"
 #include "launch/relay.h"
 #include "launch/report.h"
 #include "launch/signals.h"
@@ -31,7 +32,8 @@ std::string fresh_run_id() {
 }
 
 std::vector<std::string> worker_environment(const LaunchOptions& options, int rank,
-                                            const std::string& run_id, int board) {
+                                            const std::string& run_id, int board,
+                                            const std::optional<MeetingPlace>& place) {
   std::map<std::string, std::string> out;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (char* equals = std::strchr(*entry, '='))
@@ -44,6 +46,10 @@ std::vector<std::string> worker_environment(const LaunchOptions& options, int ra
   out["SKEIN_SIZE"] = std::to_string(options.workers);
   out["SKEIN_RUN"] = run_id;
   out["SKEIN_BOARD"] = std::to_string(board);
+  if (place) {
+    out["SKEIN_RENDEZVOUS"] = place->rendezvous();
+    out["SKEIN_SECRET_FILE"] = place->secret_file();
+  }
 
   std::vector<std::string> lines;
   lines.reserve(out.size());
@@ -87,11 +93,13 @@ class Run {
   void start() {
     const std::string run_id = fresh_run_id();
     const FileDescriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (options_.meeting_place) place_.emplace();
     for (int rank = 0; rank < options_.workers; ++rank) {
       WorkerStart how;
       how.argv = options_.argv;
-      how.environment = worker_environment(options_, rank, run_id, board_.descriptor());
-      how.keep_open = board_.descriptor();
+      how.environment = worker_environment(options_, rank, run_id, board_.descriptor(), place_);
+      how.keep_open = {board_.descriptor()};
+      if (place_) how.keep_open.push_back(place_->descriptor());
       how.signal_mask = signals_.mask_before();
       // Workers are not in the terminal's foreground group: reading it would stop them.
       if (rank != 0 || isatty(STDIN_FILENO) != 0) how.input = nothing.get();
@@ -285,6 +293,7 @@ class Run {
   SteadyClock clock_;
   SignalQueue signals_;
   Board board_;
+  std::optional<MeetingPlace> place_;
   std::optional<LogDirectory> logs_;
   std::vector<FileDescriptor> log_files_;
   std::vector<std::unique_ptr<Relay>> relays_;

@@ -35,6 +35,9 @@ struct LaunchOptions {
   // Asked after a failure: the command that continues the run, or nothing when there is none.
   std::function<std::string()> resume_hint;
 
+  // Make a place for workers to meet over TCP: a port of the loopback interface and a secret.
+  bool meeting_place = false;
+
   std::map<std::string, std::string> extra_env;  // wins over the environment of this process
 };
 
@@ -42,8 +45,9 @@ struct LaunchOptions {
 // (with go_on, when one did), 2 when the first to fail exited with 2 (the user's error), 1 after
 // any other failure, and 128 + the signal when the run was interrupted and the workers ended by it.
 //
-// Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, and
-// OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
+// Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, with
+// meeting_place SKEIN_RENDEZVOUS and SKEIN_SECRET_FILE, and OMP_NUM_THREADS=1 and
+// OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
 // standard output and error; no worker reads the terminal.
 //
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on

@@ -6,11 +6,10 @@
 #include <cstring>
 #include <exception>
 
-#include "fabric/alone.h"
-#include "fabric/local/local_fabric.h"
 #include "fabric/rows.h"
 #include "kernels/kernels.h"
 #include "kernels/threads.h"
+#include "runtime/fabrics.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
@@ -18,24 +17,6 @@ namespace {
 
 // Bytes of a table in which workers tell each other something.
 constexpr std::size_t kMostGathered = std::size_t{1} << 19;
-
-std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
-                                    const Placement& placement) {
-  if (options.fabric != "local")
-    throw ConfigError(fmt::format("no fabric '{}' in this build: expected local", options.fabric));
-  if (placement.size == 1) return std::make_unique<AloneFabric>(loop);
-  if (placement.local_size != placement.size)
-    throw ConfigError(fmt::format(
-        "the local fabric joins workers of one host, but only {} of the {} workers that {} "
-        "started are here",
-        placement.local_size, placement.size, placement.launcher));
-  return std::make_unique<LocalFabric>(
-      loop, LocalOptions{placement.run_id,
-                         placement.rank,
-                         placement.size,
-                         options.patience,
-                         {options.emulate_bytes_per_second, options.emulate_latency}});
-}
 
 void use_threads(const JoinOptions& options, const Placement& placement) {
   if (options.threads < 0)
@@ -59,7 +40,8 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
 
 // A program that catches its errors tells nobody of them: that it unwinds is all that can be known.
 World::Impl::~Impl() {
-  if (!failed_ && std::uncaught_exceptions() > exceptions_) fabric_->fail("an exception ended it");
+  if (!failed_ && std::uncaught_exceptions() > exceptions_)
+    courier_->with_loop([this] { fabric_->fail("an exception ended it"); });
   board_.leave();
   courier_.reset();
   loop_.abandon_jobs();
@@ -68,7 +50,7 @@ World::Impl::~Impl() {
 void World::Impl::fail(const std::string& reason, int lost_peer) {
   failed_ = true;
   board_.fail(reason, lost_peer);
-  fabric_->fail(reason);
+  courier_->with_loop([&] { fabric_->fail(reason); });
 }
 
 void World::Impl::tolerate_losses() {

@@ -25,6 +25,8 @@ struct TrainOptions {
   // Who does it.
   int workers = 1;  // of the whole run; under another launcher, as many as it started
   std::string fabric = "local";
+  std::string rendezvous, secret_file;  // of fabrics between hosts; empty: what the launcher says
+  bool encrypt = true;
   int threads = 1;  // that torch may use in each worker
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // the longest wait for a peer
 

@@ -13,6 +13,9 @@ int run_training(const TrainOptions& options) {
   watch_for_stop_requests();
   JoinOptions join;
   join.fabric = options.fabric;
+  join.rendezvous = options.rendezvous;
+  join.secret_file = options.secret_file;
+  join.encrypt = options.encrypt;
   join.patience = options.deadline;
   join.emulate_bytes_per_second = options.emulate_link;
   join.emulate_latency = options.emulate_latency;

@@ -42,7 +42,8 @@ struct World {
   std::function<Task<>(Fabric&)> die;  // ends the calling rank as kill -9 would; outcome: SIGKILL
 };
 
-std::vector<World> worlds();  // all of them
+std::vector<World> worlds();      // all of them
+std::vector<World> tcp_worlds();  // none where the build has no tcp fabric
 std::vector<World> sim_worlds();
 World sim_world(const std::string& network);  // as sim::parse_network() reads it
 

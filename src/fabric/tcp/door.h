@@ -1,0 +1,49 @@
+// Where a worker lets others in: a listening socket, and those at it who have yet to show that they
+// know the run's secret.
+//
+// Whoever connects has a few seconds for that. There are only so many at once: the newest push out
+// the oldest, so that a flood of them keeps nobody out who answers at once, and takes little
+// memory.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "core/loop.h"
+#include "fabric/tcp/talk.h"
+
+namespace skein::tcp {
+
+// How long one has to show the secret and say hello.
+inline constexpr Duration kWelcomeLimit = std::chrono::seconds(5);
+inline constexpr std::size_t kMostAtTheDoor = 64;
+
+class Door {
+ public:
+  using LetIn = std::function<void(const Hello&, std::unique_ptr<Talk>)>;
+
+  Door(Loop& loop, Poller& poller, const Tls& tls, FileDescriptor listener, LetIn let_in);
+
+  Address address() const { return local_address(listener_.get()); }
+
+  // How many did not know the secret.
+  int turned_away() const { return turned_away_; }
+
+ private:
+  Task<> open();
+  Task<> admit(FileDescriptor socket);
+  void make_room();
+
+  Loop& loop_;
+  Poller& poller_;
+  const Tls& tls_;
+  FileDescriptor listener_;
+  SocketSignal arrivals_;
+  LetIn let_in_;
+  int turned_away_ = 0;
+  std::deque<ScopedJob> guests_;
+  ScopedJob opening_;
+};
+
+}  // namespace skein::tcp

@@ -1,0 +1,23 @@
+// Ends of a conversation that are told apart.
+#pragma once
+
+#include <string>
+
+#include "skein/error.h"
+
+namespace skein::tcp {
+
+// The other side is a worker of the run and will not have this one, or calls the meeting off: there
+// is no use in trying again.
+class Refused final : public IoError {
+ public:
+  explicit Refused(const std::string& why) : IoError(why) {}
+};
+
+// One of the two sides does not know the run's secret.
+class NotAuthenticated final : public IoError {
+ public:
+  explicit NotAuthenticated(const std::string& why) : IoError(why) {}
+};
+
+}  // namespace skein::tcp

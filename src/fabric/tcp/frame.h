@@ -1,0 +1,47 @@
+// What workers say to each other once they have met: frames, each a header and perhaps a body.
+//
+// A message travels in frames of at most kMostOfAFrame bytes, in order, and those of different
+// channels in turns: so a small message never waits for the whole of a large one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace skein::tcp {
+
+enum class Kind : std::uint16_t {
+  data = 1,   // bytes [offset, offset + length) of message `number`, which has `total`
+  taken,      // the receiver has let go of `total` bytes of this channel so far
+  refused,    // the receiver takes nothing more on this channel
+  withdrawn,  // the sender sends nothing more on this channel
+  failed,     // this worker is about to end, and why (a text of `length` bytes)
+  left,       // this worker has left the run
+  ask,        // do you make progress? `offset`: the asker's clock
+  answer,     // the last sign of it is `total` nanoseconds old; `offset` as it was asked
+};
+
+struct Frame {
+  Kind kind = Kind::data;
+  std::uint32_t channel = 0;
+  std::uint32_t number = 0;  // of the message, modulo 2^32
+  std::uint32_t length = 0;  // of the body that follows
+  std::uint64_t total = 0;
+  std::uint64_t offset = 0;
+  bool operator==(const Frame&) const = default;
+};
+
+inline constexpr std::size_t kFrameBytes = 32;
+inline constexpr std::uint32_t kMostOfAFrame = 64 * 1024;
+inline constexpr std::uint32_t kMostOfAText = 1024;
+inline constexpr std::uint64_t kMostOfAMessage = std::uint64_t{1} << 44;
+
+using FrameBytes = std::array<std::byte, kFrameBytes>;
+
+FrameBytes encode(const Frame& frame);
+
+// Throws IoError for what no worker sends.
+Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes);
+
+}  // namespace skein::tcp

@@ -1,0 +1,22 @@
+// What the workers of a run know and nobody else does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace skein::tcp {
+
+// The key of a run's connections, made from its secret.
+using Key = std::array<unsigned char, 32>;
+
+inline constexpr std::size_t kLeastSecret = 16, kMostSecret = 4096;  // bytes of the file
+
+// Reads the secret in `path`, without one line break at its end. Throws ConfigError when it cannot
+// be read, is too short or too long, or when others than its owner may read it.
+Key read_secret(const std::string& path);
+
+// The key that a secret makes.
+Key derive_key(const std::string& secret);
+
+}  // namespace skein::tcp

@@ -1,0 +1,34 @@
+// The fabric of workers on any hosts: TCP between each two of them, TLS over it.
+//
+// docs/hosts.md says how workers meet, what is sent and how it is protected.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fabric/fabric.h"
+
+namespace skein {
+
+struct TcpOptions {
+  int rank = 0;
+  int size = 1;
+  std::string rendezvous;   // HOST:PORT where rank 0 listens and the others look for it
+  std::string secret_file;  // what all workers of the run know, and nobody else
+  bool encrypt = true;      // false: both sides still show that they know the secret
+  Duration join_timeout = std::chrono::seconds(60);
+
+  // Is told how the meeting goes when it takes long.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+};
+
+// Why this build has no such fabric, and how to get it; empty when it has.
+std::string why_no_tcp();
+
+// Blocks until all workers are there. Drives the loop meanwhile, so nothing else does. Throws
+// ConfigError for options that cannot be, IoError when a worker does not come or knows another
+// secret.
+std::unique_ptr<Fabric> make_tcp_fabric(Loop& loop, const TcpOptions& options);
+
+}  // namespace skein

@@ -1,0 +1,118 @@
+#include "runtime/fabrics.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fabric/alone.h"
+#include "fabric/local/local_fabric.h"
+#include "fabric/tcp/tcp.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+std::unique_ptr<Fabric> make_local(Loop& loop, const JoinOptions& options,
+                                   const Placement& placement) {
+  if (placement.local_size != placement.size)
+    throw ConfigError(fmt::format(
+        "the local fabric joins workers of one host, but only {} of the {} workers that {} "
+        "started are here",
+        placement.local_size, placement.size, placement.launcher));
+  return std::make_unique<LocalFabric>(
+      loop, LocalOptions{placement.run_id,
+                         placement.rank,
+                         placement.size,
+                         options.patience,
+                         {options.emulate_bytes_per_second, options.emulate_latency}});
+}
+
+// What the option says, or else the launcher.
+std::string first_of(const std::string& option, const std::string& otherwise) {
+  return option.empty() ? otherwise : option;
+}
+
+std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
+                                 const Placement& placement) {
+  if (options.emulate_bytes_per_second > 0 || options.emulate_latency.count() > 0)
+    throw ConfigError(
+        "the tcp fabric has real links: emulated ones are for the local fabric; expected no "
+        "--emulate-link and no --emulate-latency");
+  TcpOptions tcp;
+  tcp.rank = placement.rank;
+  tcp.size = placement.size;
+  tcp.rendezvous = first_of(options.rendezvous, placement.rendezvous);
+  if (tcp.rendezvous.empty())
+    throw ConfigError(fmt::format(
+        "the tcp fabric needs an address of rank 0, which {} does not say: expected --rendezvous "
+        "HOST:PORT, the same for all workers",
+        placement.launcher));
+  const char* secret = process_environment("SKEIN_SECRET_FILE");
+  tcp.secret_file = first_of(options.secret_file, secret ? secret : "");
+  if (tcp.secret_file.empty())
+    throw ConfigError(
+        "the tcp fabric needs a secret that all workers of the run know: expected --secret FILE or "
+        "SKEIN_SECRET_FILE; to make one: (umask 077; head -c 32 /dev/urandom > FILE)");
+  tcp.encrypt = options.encrypt;
+  tcp.join_timeout = options.patience;
+  tcp.say = [](const std::string& text) { fmt::print(stderr, "skein: {}\n", text); };
+  return make_tcp_fabric(loop, tcp);
+}
+
+const char* const kPlanned = "it is planned, and in no build yet";
+
+}  // namespace
+
+const std::vector<FabricKind>& fabric_kinds() {
+  static const std::vector<FabricKind> kinds{{"local", "processes of one host", "", make_local},
+                                             {"tcp", "any hosts", why_no_tcp(), make_tcp},
+                                             {"mpi", "what mpirun has started", kPlanned, nullptr},
+                                             {"nccl", "GPUs", kPlanned, nullptr}};
+  return kinds;
+}
+
+namespace {
+
+std::vector<std::string> names(bool here) {
+  std::vector<std::string> out;
+  for (const FabricKind& kind : fabric_kinds())
+    if (kind.missing.empty() == here) out.push_back(kind.name);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> fabric_names() { return names(true); }
+std::vector<std::string> absent_fabric_names() { return names(false); }
+
+std::string describe_fabrics() {
+  std::vector<std::string> out;
+  for (const FabricKind& kind : fabric_kinds())
+    if (kind.missing.empty()) out.push_back(fmt::format("{} ({})", kind.name, kind.joins));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+namespace {
+
+const FabricKind& find_fabric(const std::string& name) {
+  std::string trouble = "there is no such fabric";
+  for (const FabricKind& kind : fabric_kinds()) {
+    if (kind.name != name) continue;
+    if (kind.missing.empty()) return kind;
+    trouble = fmt::format("this fabric is not in this build ({})", kind.missing);
+  }
+  throw ConfigError(
+      fmt::format("fabric {}: {}; expected {}", name, trouble, fmt::join(fabric_names(), " or ")));
+}
+
+}  // namespace
+
+void check_fabric(const std::string& name) { find_fabric(name); }
+
+std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
+                                    const Placement& placement) {
+  const FabricKind& kind = find_fabric(options.fabric);
+  if (placement.size == 1) return std::make_unique<AloneFabric>(loop);
+  return kind.make(loop, options, placement);
+}
+
+}  // namespace skein
