@@ -17,7 +17,7 @@ SHELL := /bin/bash
 TORCH ?= debian
 PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
-  libeigen3-dev libpng-dev libjpeg-dev libgtest-dev
+  libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev
 BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
 LINT_PACKAGES := clang-format clang-tidy
 

@@ -128,6 +128,7 @@ class BenchFabric {
         fmt::print("{:>14}{:>9}\n", "-", "-");
     }
     const double budget = report.emulated ? kLinkBudget : kMemcpyBudget;
+    if (report.headline() == 0) return;
     fmt::print("reduce-scatter + all-gather over {}: budget <= {} x: {:.2f} x {}\n", beside, budget,
                report.headline(), report.headline() <= budget ? "ok" : "MISSED");
   }
@@ -161,7 +162,8 @@ class BenchFabric {
             {"rounds", report.operations.front().times.rounds},
             {"emulated", report.emulated},
             {"operations", rows},
-            {report.emulated ? "rs_ag_over_link" : "rs_ag_over_memcpy", report.headline()}};
+            {report.emulated ? "rs_ag_over_link" : "rs_ag_over_memcpy",
+             report.headline() > 0 ? nlohmann::json(report.headline()) : nullptr}};
   }
 
   CommandOptions options_;

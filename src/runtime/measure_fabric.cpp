@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "core/file_descriptor.h"
 #include "core/statistics.h"
@@ -26,8 +27,12 @@ struct Lap {
   double begin_ms, end_ms;
 };
 
+// Whether the workers share a host, and with it a clock and memory.
+bool on_one_host(World& world) { return world.fabric() == "local"; }
+
 // From the first worker's begin to the last one's end, of every round. Not the longest of the
-// workers' own times: on a busy host a worker may get a core only when another has ended.
+// workers' own times: on a busy host a worker may get a core only when another has ended. Between
+// hosts there is nothing else.
 std::vector<double> whole_rounds(World& world, const std::vector<Lap>& mine, int batch) {
   std::vector<double> times;
   for (const Lap& lap : mine) times.insert(times.end(), {lap.begin_ms, lap.end_ms});
@@ -35,11 +40,13 @@ std::vector<double> whole_rounds(World& world, const std::vector<Lap>& mine, int
   std::vector<double> out;
   for (std::size_t at = 0; at < times.size(); at += 2) {
     double begin = times[at], end = times[at + 1];
+    double longest = 0;
     for (const auto& each : all) {
       begin = std::min(begin, each[at]);
       end = std::max(end, each[at + 1]);
+      longest = std::max(longest, each[at + 1] - each[at]);
     }
-    out.push_back((end - begin) / batch);
+    out.push_back((on_one_host(world) ? end - begin : longest) / batch);
   }
   return out;
 }
@@ -140,8 +147,9 @@ class Bench {
       : world_(world),
         count_(std::max<std::size_t>(bytes / sizeof(float), 1)),
         part_(shard(count_, world.size(), 0).count * sizeof(float)),
-        buffer_(fabric().allocate(count_)),
-        common_(world, count_) {}
+        buffer_(fabric().allocate(count_)) {
+    if (on_one_host(world)) common_.emplace(world, count_);
+  }
 
   FabricReport run(const Effort& effort) {
     const auto& options = world_.impl().options();
@@ -169,6 +177,8 @@ class Bench {
                          {"barrier", times[7], 0, 0}},
                         emulated};
     if (emulated) put_ideal_link(report);
+    if (!common_)
+      for (FabricTimes& each : report.operations) each.limit_ms = 0;
     return report;
   }
 
@@ -185,11 +195,12 @@ class Bench {
   }
   // What an all-gather must move, and as much as a reduce-scatter must.
   Contestant memcpy_of_shards() {
+    if (!common_) return {"nothing to compare with", [] {}};
     const auto run = [this] {
       for (int i = 1; i < world_.size(); ++i) {
         const int peer = (world_.rank() + i) % world_.size();
         const Range part = shard(count_, world_.size(), peer);
-        std::memcpy(mine().at(part).data, common_.of(peer).at(part).data,
+        std::memcpy(mine().at(part).data, common_->of(peer).at(part).data,
                     part.count * sizeof(float));
       }
     };
@@ -197,8 +208,9 @@ class Bench {
   }
   // What a broadcast must move: rank 0 has it already.
   Contestant memcpy_of_all() {
+    if (!common_) return {"nothing to compare with", [] {}};
     const auto run = [this] {
-      if (world_.rank() != 0) std::memcpy(mine().data, common_.of(0).data, mine().bytes());
+      if (world_.rank() != 0) std::memcpy(mine().data, common_->of(0).data, mine().bytes());
     };
     return {"memcpy of all", run, 1, [this] { fill(mine(), 0); }};
   }
@@ -212,12 +224,12 @@ class Bench {
     report.operations[4].limit_ms = link.barrier_ms();
   }
 
-  Span mine() const { return common_.of(world_.rank()); }
+  Span mine() const { return common_->of(world_.rank()); }
 
   World& world_;
   std::size_t count_, part_;
   std::unique_ptr<Memory> buffer_;
-  CommonMemory common_;
+  std::optional<CommonMemory> common_;  // of workers of one host
 };
 
 }  // namespace
@@ -245,7 +257,8 @@ std::vector<Times> race(World& world, const std::vector<Contestant>& contestants
 double FabricReport::headline() const {
   const FabricTimes& scatter = operations.at(0);
   const FabricTimes& gather = operations.at(1);
-  return (scatter.times.p50_ms + gather.times.p50_ms) / (scatter.limit_ms + gather.limit_ms);
+  const double limit = scatter.limit_ms + gather.limit_ms;
+  return limit > 0 ? (scatter.times.p50_ms + gather.times.p50_ms) / limit : 0;
 }
 
 FabricReport measure_fabric(World& world, std::size_t bytes, const Effort& effort) {

@@ -54,7 +54,8 @@ struct FabricReport {
       operations;  // reduce_scatter, all_gather, all_reduce, broadcast, barrier
   bool emulated = false;
 
-  // Reduce-scatter and all-gather together over their limits together.
+  // Reduce-scatter and all-gather together over their limits together; 0 where these are not
+  // stated.
   double headline() const;
 };
 
@@ -63,7 +64,7 @@ struct FabricReport {
 // memory into the own, in the same state, measured in turns with it in the same processes, on all
 // of them at once. On an emulated link it is what the messages of the ring (or tree) would need on
 // an ideal one: their bytes over the bandwidth, and the latency of those that wait for each other.
-// All workers must be on this host.
+// Between hosts no limit is stated, and a round lasts as long as the longest worker's.
 FabricReport measure_fabric(World& world, std::size_t bytes, const Effort& effort);
 
 }  // namespace skein

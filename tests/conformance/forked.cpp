@@ -21,8 +21,7 @@ struct Report {
   char error[400];
 };
 
-void run_rank(const Body& body, const MakeFabric& make, bool on_device, int rank,
-              Report& report) {
+void run_rank(const Body& body, const MakeFabric& make, bool on_device, int rank, Report& report) {
   try {
     const SteadyClock clock;
     std::optional<toy::ToyQueue> queue;
