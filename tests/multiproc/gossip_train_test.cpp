@@ -134,7 +134,7 @@ TEST_P(GossipTraining, AWorkerOfTorchrunThatIsAwayTooLongWritesNothing) {
     for (int rank = 0; rank < kSize; ++rank)
       workers.push_back(std::make_unique<Process>(
           command({"--strategy", GetParam(), "--model", "cnn", "--lr", "0.02", "--batch", "4",
-                   "--samples", "1500", "--emulate-step", "12ms", "--deadline", "2s", "--out", out,
+                   "--samples", "1500", "--emulate-step", "12ms", "--deadline", "5s", "--out", out,
                    "--json", out + ".json"}),
           Process::Environment{{"RANK", std::to_string(rank)},
                                {"LOCAL_RANK", std::to_string(rank)},
