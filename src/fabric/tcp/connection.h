@@ -94,11 +94,12 @@ class Connection {
   void close(Outbox& box);
 
   // From now on the first message of `box` goes to `receive`, which outlives that, until stop().
+  // When a part of it has arrived by then, the box is closed: nobody can have the whole any more.
   void start(Inbox& box, const Inbox::Receive& receive);
   void stop(Inbox& box);
   void close(Inbox& box);
 
-  // Drops the first message, which is complete.
+  // Drops the first message, which is complete; its receive has ended.
   void pop(Inbox& box);
 
   void fail(const std::string& reason);
@@ -168,7 +169,7 @@ class Connection {
   Frame frame_;
   Body body_ = Body::none;
   std::size_t body_got_ = 0;
-  bool hesitated_ = false;
+  int hesitations_ = 0;
   Inbox* box_ = nullptr;  // of frame_, when it is data
   std::unique_ptr<std::byte[]> scratch_;
 

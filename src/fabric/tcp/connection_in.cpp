@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fabric/tcp/bytes.h"
 #include "fabric/tcp/connection.h"
@@ -18,6 +19,10 @@ constexpr std::size_t kMostAtOnce = 1 << 20;
 
 // How much is taken before the sender is told: often enough that it never runs out.
 constexpr std::uint64_t kTellEvery = kWindow / 4;
+
+// Turns of the loop in which one that has got a message comes to ask for the next: as many as there
+// are coroutines between the two.
+constexpr int kMostHesitations = 8;
 
 void require(bool holds, const char* what) {
   if (!holds) throw IoError(fmt::format("it sent {}", what));
@@ -94,12 +99,14 @@ bool Connection::begin_data(Inbox& box) {
   require(!box.withdrawn, "more of what it has withdrawn");
   const bool first = frame_.offset == 0;
   const bool ahead = box.arrivals.size() + (first ? 1 : 0) > 1;  // another one comes before it
-  if (!box.receive && !ahead && !hesitated_) {
-    hesitated_ = true;
+  const bool soon =
+      ahead ? box.arrivals.size() == 1 && box.arrivals.front().complete() : !box.receive;
+  if (soon && hesitations_ < kMostHesitations) {
+    ++hesitations_;
     stream_->again();
     return false;
   }
-  hesitated_ = false;
+  hesitations_ = 0;
   if (first) {
     require(frame_.number == box.next &&
                 (box.arrivals.empty() || box.arrivals.back().begun == box.arrivals.back().total),
@@ -198,8 +205,9 @@ void Connection::start(Inbox& box, const Inbox::Receive& receive) {
 }
 
 void Connection::stop(Inbox& box) {
-  box.receive = nullptr;
+  if (!std::exchange(box.receive, nullptr)) return;
   if (box_ == &box && (body_ == Body::direct || body_ == Body::added)) body_ = Body::discarded;
+  if (!box.arrivals.empty() && !box.arrivals.front().complete()) close(box);
 }
 
 void Connection::close(Inbox& box) {
@@ -214,6 +222,7 @@ void Connection::close(Inbox& box) {
 void Connection::pop(Inbox& box) {
   SKEIN_CHECK(!box.arrivals.empty() && box.arrivals.front().complete(), "a message is dropped");
   box.arrivals.pop_front();
+  box.receive = nullptr;
   let_go(box, kMessageCost);
   send();
 }

@@ -1,0 +1,200 @@
+// One end of a connection between workers, fed byte by byte: what a worker sends arrives, however
+// it is cut and whenever it is wanted; what no worker sends ends the connection and nothing else.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/rng.h"
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/errors.h"
+#include "launch/meeting_place.h"
+
+namespace skein::tcp {
+namespace {
+
+constexpr Channel kChannel = 3;
+
+const Tls& tls() {
+  static const Tls made(derive_key("a secret of the tests"), false);
+  return made;
+}
+
+// A connection in clear whose other end is a socket of the test.
+class Rig {
+ public:
+  Rig() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    auto mine = std::make_unique<Stream>(poller_, FileDescriptor(ends[0]), tls(), Side::accepts);
+    other_ = std::make_unique<Stream>(poller_, FileDescriptor(ends[1]), tls(), Side::connects);
+    bool one = false, two = false;
+    while (!one || !two) {
+      one = one || mine->handshake();
+      two = two || other_->handshake();
+    }
+    mine->go_on_in_clear();
+    other_->go_on_in_clear();
+    connection.emplace(loop, std::move(mine), signs_);
+  }
+
+  void turn() {
+    for (int i = 0; i < 3; ++i) {
+      poller_.poll();
+      loop.run_ready();
+    }
+  }
+
+  // Sends bytes to the connection, in pieces of random sizes.
+  void send(const std::vector<std::byte>& bytes, Rng& rng) {
+    for (std::size_t at = 0; at < bytes.size() && !connection->lost();) {
+      const std::size_t most = std::min<std::size_t>(bytes.size() - at, 1 + rng.below(100'000));
+      const ssize_t sent = ::send(other_->socket(), bytes.data() + at, most, MSG_NOSIGNAL);
+      if (sent > 0) at += static_cast<std::size_t>(sent);
+      if (rng.below(2) == 0 || sent <= 0) turn();
+    }
+  }
+
+  const SteadyClock clock;
+  Loop loop{clock};
+
+ private:
+  Poller poller_;
+  Signs signs_{clock.now()};
+  std::unique_ptr<Stream> other_;
+
+ public:
+  std::optional<Connection> connection;  // uses all of them
+};
+
+void append(std::vector<std::byte>& out, const Frame& frame, const std::byte* body) {
+  const FrameBytes header = encode(frame);
+  out.insert(out.end(), header.begin(), header.end());
+  if (frame.length > 0) out.insert(out.end(), body, body + frame.length);
+}
+
+// The frames of a message, as a worker cuts it or smaller.
+std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32_t number, Rng& rng,
+                                 std::size_t granule) {
+  std::vector<std::byte> out;
+  for (std::uint64_t offset = 0; offset < message.size() || offset == 0;) {
+    std::size_t length = std::min<std::size_t>(message.size() - offset, kMostOfAFrame);
+    if (length > granule && rng.below(2) == 0)
+      length = granule * (1 + rng.below(length / granule - 1 + 1));
+    length = std::min<std::size_t>(length, message.size() - offset);
+    append(
+        out,
+        {Kind::data, kChannel, number, static_cast<std::uint32_t>(length), message.size(), offset},
+        message.data() + offset);
+    offset += length;
+    if (message.empty()) break;
+  }
+  return out;
+}
+
+TEST(TcpConnection, MessagesArriveHoweverTheyAreCutAndWheneverTheyAreWanted) {
+  Rng rng(1);
+  for (int round = 0; round < 60; ++round) {
+    Rig rig;
+    Inbox& box = rig.connection->inbox(kChannel);
+    const bool early = rng.below(2) == 0;
+    for (std::uint32_t number = 0; number < 4; ++number) {
+      std::vector<float> sent(rng.below(200'000)), got(sent.size(), 1);
+      for (float& x : sent) x = static_cast<float>(rng.below(1000));
+      const auto bytes = std::as_bytes(std::span(sent));
+      const Combine combine = rng.below(2) == 0 ? Combine::add : Combine::copy;
+      const Inbox::Receive receive{{got.data(), got.size()}, combine};
+      const auto frames = frames_of(bytes, number, rng, sizeof(float));
+      if (early) rig.connection->start(box, receive);
+      const std::size_t before = rng.below(frames.size());
+      rig.send({frames.begin(), frames.begin() + static_cast<std::ptrdiff_t>(before)}, rng);
+      if (!early) rig.connection->start(box, receive);
+      rig.send({frames.begin() + static_cast<std::ptrdiff_t>(before), frames.end()}, rng);
+      rig.turn();
+      ASSERT_FALSE(rig.connection->lost()) << rig.connection->trouble();
+      ASSERT_TRUE(!box.arrivals.empty() && box.arrivals.front().complete());
+      rig.connection->stop(box);
+      rig.connection->pop(box);
+      for (std::size_t i = 0; i < sent.size(); ++i)
+        ASSERT_EQ(got[i], combine == Combine::add ? sent[i] + 1 : sent[i]) << i;
+    }
+  }
+}
+
+// Memory is the receiver's again as soon as it has stopped.
+TEST(TcpConnection, NothingIsWrittenWhereAReceiveWasStopped) {
+  Rng rng(2);
+  for (int round = 0; round < 30; ++round) {
+    Rig rig;
+    Inbox& box = rig.connection->inbox(kChannel);
+    std::vector<float> sent(100'000, 7), got(sent.size(), 1);
+    const Inbox::Receive receive{{got.data(), got.size()},
+                                 round % 2 == 0 ? Combine::copy : Combine::add};
+    const auto frames = frames_of(std::as_bytes(std::span(sent)), 0, rng, sizeof(float));
+    const auto middle = frames.begin() + static_cast<std::ptrdiff_t>(rng.below(frames.size()));
+    rig.connection->start(box, receive);
+    rig.send({frames.begin(), middle}, rng);
+    rig.connection->stop(box);
+    rig.connection->close(box);
+    std::fill(got.begin(), got.end(), -1.0F);
+    rig.send({middle, frames.end()}, rng);
+    rig.turn();
+    EXPECT_FALSE(rig.connection->lost()) << rig.connection->trouble();
+    EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return x == -1; }));
+  }
+}
+
+TEST(TcpConnection, ASenderThatGoesTooFarAheadIsLost) {
+  Rng rng(3);
+  Rig rig;
+  const std::vector<std::byte> message(2 * kWindow);
+  rig.send(frames_of(message, 0, rng, kMostOfAFrame), rng);
+  EXPECT_TRUE(rig.connection->lost());
+  EXPECT_NE(rig.connection->trouble().find("more than it may"), std::string::npos);
+}
+
+// What workers say with some bytes changed, left out or repeated, while receives come and go.
+TEST(TcpConnection, SurvivesAnythingThatArrives) {
+  Rng rng(4);
+  int lost = 0;
+  for (int round = 0; round < 400; ++round) {
+    Rig rig;
+    Inbox& box = rig.connection->inbox(kChannel);
+    std::vector<float> got(20'000, 1);
+    const Inbox::Receive receive{{got.data(), got.size()},
+                                 rng.below(2) == 0 ? Combine::copy : Combine::add};
+    std::vector<std::byte> all;
+    const std::vector<std::byte> message(got.size() * sizeof(float), std::byte{0});
+    for (std::uint32_t number = 0; number < 3; ++number) {
+      const auto frames = frames_of(message, number, rng, sizeof(float));
+      all.insert(all.end(), frames.begin(), frames.end());
+      const auto kind = static_cast<Kind>(2 + rng.below(7));
+      append(all, {kind, kChannel, 0, 0, rng.below(1000), rng.below(1 << 20)}, nullptr);
+    }
+    for (std::uint64_t i = rng.below(6); i > 0; --i) {
+      // Headers begin every few bytes: hit those rather than what is between them.
+      const std::size_t at = rng.below(2) == 0 ? rng.below(all.size()) : rng.below(kFrameBytes);
+      all[at] = static_cast<std::byte>(rng.below(256));
+    }
+    if (rng.below(4) == 0)
+      all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rng.below(200)));
+    const std::size_t half = rng.below(all.size());
+    const bool posted = rng.below(2) == 0;
+    if (posted) rig.connection->start(box, receive);
+    rig.send({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(half)}, rng);
+    if (posted && rng.below(2) == 0) {
+      rig.connection->stop(box);
+      if (rng.below(2) == 0) rig.connection->close(box);
+    }
+    rig.send({all.begin() + static_cast<std::ptrdiff_t>(half), all.end()}, rng);
+    rig.turn();
+    lost += rig.connection->lost() ? 1 : 0;
+    if (box.receive) rig.connection->stop(box);
+  }
+  EXPECT_GT(lost, 50);
+  EXPECT_LT(lost, 400);
+}
+
+}  // namespace
+}  // namespace skein::tcp
