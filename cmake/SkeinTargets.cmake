@@ -15,7 +15,8 @@ function(skein_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   # GCC 13 takes a view for the owner of what it shows.
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-reference>
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion
+    $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
     $<$<BOOL:${SKEIN_WERROR}>:-Werror>)
   target_include_directories(${target}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
