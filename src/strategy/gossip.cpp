@@ -238,6 +238,12 @@ void Gossip::rethrow() const {
   if (peers_->error) std::rethrow_exception(peers_->error);
 }
 
+// A late answer may begin an exchange, which the other side applies.
+bool Gossip::is_busy(bool with_late_ones) const {
+  return peers_->pairing.proposing() || peers_->exchanges.engaged() ||
+         (with_late_ones && (peers_->exchanges.open() || peers_->pairing.awaits_answers()));
+}
+
 // Others may wait for this worker with all their patience: no more than a part of it may go by
 // here.
 Task<> Gossip::come_to_rest(bool even_late_ones) {
@@ -246,12 +252,7 @@ Task<> Gossip::come_to_rest(bool even_late_ones) {
   assembly.count(true);
   pairing.announce(false);
   const Time latest = worker_.loop().now() + worker_.patience() / 4;
-  const auto busy = [&] {
-    // A late answer may begin an exchange, which the other side applies.
-    return pairing.proposing() || exchanges.engaged() ||
-           (even_late_ones && (exchanges.open() || pairing.awaits_answers()));
-  };
-  while (busy()) {
+  while (is_busy(even_late_ones)) {
     const Time now = worker_.loop().now();
     if (now >= latest) break;
     co_await changed.wait(std::min(latest, now + kLookAround));

@@ -69,6 +69,7 @@ class Gossip final : public Strategy,
   void broke(std::exception_ptr error) override;
 
   void wake();
+  bool is_busy(bool with_late_ones) const;
   Task<> come_to_rest(bool even_late_ones);
   Task<> update();
   Task<> wait_for_news();

@@ -15,7 +15,7 @@ namespace skein::tcp {
 namespace {
 
 // Encrypted at once and sent with one call: enough that the calls do not count.
-constexpr std::size_t kBatch = 128 * 1024;
+constexpr std::size_t kBatch = std::size_t{128} * 1024;
 
 // AES-GCM loses its margin after some 2^24 records of 16 KiB under one key.
 constexpr std::uint64_t kMostUnderOneKey = std::uint64_t{1} << 36;

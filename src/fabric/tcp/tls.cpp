@@ -10,7 +10,7 @@ namespace skein::tcp {
 namespace {
 
 constexpr char kIdentity[] = "skein";
-constexpr std::size_t kReadAhead = 128 * 1024;
+constexpr std::size_t kReadAhead = std::size_t{128} * 1024;
 const unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
 // The key as the session that a pre-shared key is to OpenSSL; null when there is no memory.
