@@ -66,7 +66,7 @@ Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit) {
   std::vector<int> members;
   for (int rank = 0; rank < whole.size(); ++rank) {
     int theirs = 0;
-    std::memcpy(&theirs, colours.row(rank)->data(), sizeof(theirs));
+    std::memcpy(&theirs, colours.row(rank).value().data(), sizeof(theirs));
     if (theirs == colour) members.push_back(rank);
   }
   co_return std::make_unique<GroupFabric>(whole, std::move(members), first);

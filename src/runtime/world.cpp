@@ -97,18 +97,26 @@ void World::Impl::mean(Span values) {
   if (count > 1) scale(values, 1 / static_cast<float>(count));
 }
 
+// Piece by piece: a table of what many workers have to say would not be small.
 std::vector<std::vector<std::byte>> World::Impl::gather(std::span<const std::byte> bytes) {
-  Rows table(fabric_->size(), bytes.size());
-  table.put(fabric_->rank(), bytes);
-  combine(table.record(), table.merge());
-  std::vector<std::vector<std::byte>> rows(static_cast<std::size_t>(fabric_->size()));
-  for (int rank = 0; rank < fabric_->size(); ++rank)
-    if (const auto row = table.row(rank); row && present_[static_cast<std::size_t>(rank)])
-      rows[static_cast<std::size_t>(rank)].assign(row->begin(), row->end());
+  const auto ranks = static_cast<std::size_t>(fabric_->size());
+  const std::size_t most = std::max<std::size_t>(1, kMostGathered / ranks);
+  std::vector<std::vector<std::byte>> rows(ranks);
+  for (std::size_t at = 0; at == 0 || at < bytes.size(); at += most) {
+    const auto piece = bytes.subspan(at, std::min(most, bytes.size() - at));
+    Rows table(fabric_->size(), piece.size());
+    table.put(fabric_->rank(), piece);
+    combine(table.record(), table.merge());
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      if (const auto row = table.row(static_cast<int>(rank)))
+        rows[rank].insert(rows[rank].end(), row->begin(), row->end());
+  }
+  // One that was lost on the way has nothing whole.
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    if (!present_[rank]) rows[rank].clear();
   return rows;
 }
 
-// Piece by piece: a table of long texts of many workers would not be small.
 std::vector<std::string> World::Impl::gather_text(const std::string& text) {
   const std::uint64_t own = text.size();
   std::uint64_t longest = 0;
@@ -119,17 +127,13 @@ std::vector<std::string> World::Impl::gather_text(const std::string& text) {
     lengths.push_back(length);
     longest = std::max(longest, length);
   }
-  std::vector<std::string> texts(lengths.size());
-  const std::size_t most = kMostGathered / lengths.size();
-  for (std::size_t at = 0; at < longest; at += most) {
-    std::string piece = at < text.size() ? text.substr(at, most) : "";
-    piece.resize(std::min(most, longest - at));
-    const auto rows = gather(std::as_bytes(std::span(piece)));
-    for (std::size_t rank = 0; rank < rows.size(); ++rank)
-      texts[rank].append(reinterpret_cast<const char*>(rows[rank].data()), rows[rank].size());
+  std::string padded = text;
+  padded.resize(longest);
+  std::vector<std::string> texts;
+  for (const auto& row : gather(std::as_bytes(std::span(padded)))) {
+    const std::size_t length = std::min<std::size_t>(row.size(), lengths[texts.size()]);
+    texts.emplace_back(reinterpret_cast<const char*>(row.data()), length);
   }
-  for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    texts[rank].resize(std::min<std::size_t>(texts[rank].size(), lengths[rank]));
   return texts;
 }
 

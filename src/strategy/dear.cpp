@@ -246,7 +246,7 @@ Task<> Dear::prepare(UpdateContext& context) {
   double total = 0;
   for (int rank = 0; rank < worker_.size(); ++rank) {
     double each = 0;
-    std::memcpy(&each, norms.row(rank)->data(), sizeof(each));
+    std::memcpy(&each, norms.row(rank).value().data(), sizeof(each));
     total += each;
   }
   co_await worker_.prepare(context, total);

@@ -59,9 +59,11 @@ void StepTable::merge(std::span<std::byte> into, std::span<const std::byte> from
   a.last.computed += b.last.computed;
   a.uneven |= b.uneven | (a.like.in_proportion_to(b.like) ? 0 : 1);
   if (a.like.none()) a.like = b.like;
+  // A count that makes no sense, from whoever it is, must not lead out of the record.
+  a.differing = std::max<std::int64_t>(a.differing, 0);
   for (std::int64_t i = 0; i < std::min(b.differing, kMostNamed); ++i)
     if (a.differing + i < kMostNamed) a.differences[a.differing + i] = b.differences[i];
-  a.differing += b.differing;
+  a.differing += std::max<std::int64_t>(b.differing, 0);
   if (a.another < 0) a.another = a.decision != b.decision ? b.rank : b.another;
   a.stop |= b.stop;
   a.waiting += b.waiting;

@@ -69,8 +69,10 @@ struct Model {
                 std::to_string(most) + "]");
     if (!strategy->survives_losses()) co_return;
     const nlohmann::json figures = strategy->figures();
-    // One of them may have found nobody free in so few steps.
     auto averagings = figures["initiated"].get<std::int64_t>();
+    const bool alone = averagings + figures["accepted"].get<std::int64_t>() == 0;
+    // On a slow device one of them may have found nobody free in so few steps.
+    require(!alone || fabric.loop().queue(), "trained alone");
     const Merge add = [](std::span<std::byte> into, std::span<const std::byte> from) {
       pack(into, unpack<std::int64_t>(into) + unpack<std::int64_t>(from));
     };

@@ -106,13 +106,28 @@ TEST(World, GatheredValuesKeepEveryBit) {
   });
 }
 
-// More values than fit a block of the sum.
+// More values than fit one table.
 TEST(World, SumsManyValues) {
   in_both_ways(3, [](World& world) {
     std::vector<double> values;
-    for (int i = 0; i < 30'000; ++i) values.push_back(static_cast<double>(kTwo24 + i));
+    for (int i = 0; i < 300'000; ++i) values.push_back(static_cast<double>(kTwo24 + i));
     const auto sums = world.sum(values);
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(sums[i], 3 * values[i]);
+  });
+}
+
+TEST(World, TextsKeepTheirLengthAndEveryByte) {
+  in_both_ways(3, [](World& world) {
+    const auto text_of = [](int rank) {
+      std::string text =
+          rank == 1 ? "" : std::string(static_cast<std::size_t>(rank + 1) * 300'000, 'x');
+      if (rank == 2) text[5] = '\0';
+      return text;
+    };
+    const auto texts = world.impl().gather_text(text_of(world.rank()));
+    ASSERT_EQ(texts.size(), 3u);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(texts[static_cast<std::size_t>(rank)] == text_of(rank)) << rank;
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fabric/fabric.h"
 #include "fabric/tcp/bytes.h"
 #include "skein/error.h"
@@ -60,7 +62,10 @@ Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes) {
     require(frame.total <= kMostOfAMessage && frame.offset <= frame.total &&
                 frame.length <= frame.total - frame.offset,
             "bytes beyond its message");
-    require(frame.length > 0 || frame.total == 0, "no bytes");
+    // Every part is as long as it can be: so whole values arrive, and nobody sends single bytes.
+    require(frame.length == std::min<std::uint64_t>(kMostOfAFrame, frame.total - frame.offset) &&
+                frame.offset % kMostOfAFrame == 0 && (frame.length > 0 || frame.total == 0),
+            "another part of its message than there is");
   }
   return frame;
 }
