@@ -4,12 +4,14 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
 
 #include "core/rng.h"
 #include "fabric/tcp/address.h"
+#include "fabric/tcp/door.h"
 #include "fabric/tcp/meeting.h"
 #include "fabric/tcp/talk.h"
 #include "skein/error.h"
@@ -234,11 +236,20 @@ class Strangers {
   std::thread thread_;
 };
 
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+// However many they are, rank 0 keeps a few.
 void expect_to_meet_beside(std::size_t strangers, const Strangers::Act& act) {
+  const std::size_t before = open_descriptors();
   const TcpRun run;
   auto first = start(run.options(0, 3));
   const Strangers crowd(run, strangers, act);
   while (crowd.there() < strangers) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(50ms);  // rank 0 comes to the last of them
+  EXPECT_LT(open_descriptors(), before + strangers + kMostAtTheDoor + 20);
   auto second = start(run.options(1, 3)), third = start(run.options(2, 3));
   for (auto* each : {&first, &second, &third}) {
     const End end = each->get();
