@@ -38,7 +38,9 @@ class GossipTraining : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(GossipTraining, LearnsWithoutGlobalCommunicationAndEndsWithOneModel) {
-  train_ok(with(job("4000"), {"--topology", "complete", "--rate", "1", "--eval-every", "1500"}));
+  // The rate falls to nothing: where the last gradients happen to lead says little otherwise.
+  train_ok(with(job("4000"), {"--topology", "complete", "--rate", "1", "--eval-every", "1500",
+                              "--schedule", "cosine"}));
   const Json run = json_of(folder / "run.json");
   EXPECT_GE(run["samples"], 4000);
   EXPECT_LT(run["samples"], 4200);

@@ -74,22 +74,18 @@ void append(std::vector<std::byte>& out, const Frame& frame, const std::byte* bo
   if (frame.length > 0) out.insert(out.end(), body, body + frame.length);
 }
 
-// The frames of a message, as a worker cuts it or smaller.
-std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32_t number, Rng& rng,
-                                 std::size_t granule) {
+// The frames of a message, as a worker cuts it.
+std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32_t number) {
   std::vector<std::byte> out;
-  for (std::uint64_t offset = 0; offset < message.size() || offset == 0;) {
-    std::size_t length = std::min<std::size_t>(message.size() - offset, kMostOfAFrame);
-    if (length > granule && rng.below(2) == 0)
-      length = granule * (1 + rng.below(length / granule - 1 + 1));
-    length = std::min<std::size_t>(length, message.size() - offset);
+  std::uint64_t offset = 0;
+  do {
+    const std::size_t length = std::min<std::size_t>(message.size() - offset, kMostOfAFrame);
     append(
         out,
         {Kind::data, kChannel, number, static_cast<std::uint32_t>(length), message.size(), offset},
         message.data() + offset);
     offset += length;
-    if (message.empty()) break;
-  }
+  } while (offset < message.size());
   return out;
 }
 
@@ -105,7 +101,7 @@ TEST(TcpConnection, MessagesArriveHoweverTheyAreCutAndWheneverTheyAreWanted) {
       const auto bytes = std::as_bytes(std::span(sent));
       const Combine combine = rng.below(2) == 0 ? Combine::add : Combine::copy;
       const Inbox::Receive receive{{got.data(), got.size()}, combine};
-      const auto frames = frames_of(bytes, number, rng, sizeof(float));
+      const auto frames = frames_of(bytes, number);
       if (early) rig.connection->start(box, receive);
       const std::size_t before = rng.below(frames.size());
       rig.send({frames.begin(), frames.begin() + static_cast<std::ptrdiff_t>(before)}, rng);
@@ -131,7 +127,7 @@ TEST(TcpConnection, NothingIsWrittenWhereAReceiveWasStopped) {
     std::vector<float> sent(100'000, 7), got(sent.size(), 1);
     const Inbox::Receive receive{{got.data(), got.size()},
                                  round % 2 == 0 ? Combine::copy : Combine::add};
-    const auto frames = frames_of(std::as_bytes(std::span(sent)), 0, rng, sizeof(float));
+    const auto frames = frames_of(std::as_bytes(std::span(sent)), 0);
     const auto middle = frames.begin() + static_cast<std::ptrdiff_t>(rng.below(frames.size()));
     rig.connection->start(box, receive);
     rig.send({frames.begin(), middle}, rng);
@@ -149,7 +145,7 @@ TEST(TcpConnection, ASenderThatGoesTooFarAheadIsLost) {
   Rng rng(3);
   Rig rig;
   const std::vector<std::byte> message(2 * kWindow);
-  rig.send(frames_of(message, 0, rng, kMostOfAFrame), rng);
+  rig.send(frames_of(message, 0), rng);
   EXPECT_TRUE(rig.connection->lost());
   EXPECT_NE(rig.connection->trouble().find("more than it may"), std::string::npos);
 }
@@ -167,7 +163,7 @@ TEST(TcpConnection, SurvivesAnythingThatArrives) {
     std::vector<std::byte> all;
     const std::vector<std::byte> message(got.size() * sizeof(float), std::byte{0});
     for (std::uint32_t number = 0; number < 3; ++number) {
-      const auto frames = frames_of(message, number, rng, sizeof(float));
+      const auto frames = frames_of(message, number);
       all.insert(all.end(), frames.begin(), frames.end());
       const auto kind = static_cast<Kind>(2 + rng.below(7));
       append(all, {kind, kChannel, 0, 0, rng.below(1000), rng.below(1 << 20)}, nullptr);
