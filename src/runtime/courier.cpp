@@ -9,6 +9,11 @@
 namespace skein {
 namespace {
 
+// How long a courier that has stepped back leaves it to others to call it. They do so when there is
+// work on the loop; what arrives from outside meanwhile, and a fabric's heartbeat, wait no longer
+// than this.
+constexpr auto kLongestStepBack = std::chrono::milliseconds(100);
+
 // Timers of this thread fire within a microsecond of their time, not 50: emulated links rely on it.
 void sharpen_timers() { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
 
@@ -23,7 +28,7 @@ Courier::~Courier() {
   if (!thread_.joinable()) return;
   stop_ = true;
   wanted_ = false;
-  wanted_.notify_all();
+  call_back();
   events_->wake();
   thread_.join();
 }
@@ -35,7 +40,7 @@ void Courier::post(std::function<void()> action) {
     has_posted_.store(true, std::memory_order_release);
   }
   if (events_) {
-    wanted_.notify_all();
+    call_back();
     events_->wake();
     return;
   }
@@ -53,7 +58,7 @@ void Courier::with_loop(const std::function<void()>& action) {
     action();
     wanted_ = false;
   }
-  wanted_.notify_all();
+  call_back();
   if (events_) events_->wake();
 }
 
@@ -106,7 +111,7 @@ void Courier::wait(Task<> task) {
   // An idle courier sleeps on until something is posted. Otherwise it may sleep until a time that
   // it chose before this wait began.
   if (events_ && more) {
-    wanted_.notify_all();
+    call_back();
     events_->wake();
   }
   try {
@@ -118,11 +123,21 @@ void Courier::wait(Task<> task) {
   }
 }
 
+void Courier::step_back() {
+  std::unique_lock lock(back_mutex_);
+  called_back_.wait_for(lock, kLongestStepBack, [this] { return !wanted_; });
+}
+
+void Courier::call_back() {
+  { const std::lock_guard lock(back_mutex_); }  // it sleeps, or has yet to look
+  called_back_.notify_all();
+}
+
 void Courier::run() {
   sharpen_timers();
   while (!stop_) {
     if (wanted_) {
-      wanted_.wait(true);
+      step_back();
       continue;
     }
     std::unique_lock lock(driving_);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -44,6 +45,8 @@ class Courier {
 
  private:
   void run();
+  void step_back();
+  void call_back();
   void take_in_posted();
   // One turn of the loop, or less when it is `enough`; returns whether anything ran.
   bool turn(const std::function<bool()>& enough);
@@ -52,6 +55,8 @@ class Courier {
   EventSource* events_;
   std::mutex driving_;               // held by whoever drives the loop
   std::atomic<bool> wanted_{false};  // the user's thread waits: the courier steps back
+  std::mutex back_mutex_;
+  std::condition_variable called_back_;  // when nobody wants the loop any more
   std::atomic<bool> stop_{false};
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "fabric/survivors.h"
 #include "fabric/tcp/address.h"
 #include "proxy/proxied_ranks.h"
 #include "skein/error.h"
@@ -136,6 +137,49 @@ TEST(TcpFaults, AByteThatChangesOnTheWayInClearHangsNobody) {
     for (const RankEnd& end : ranks.ends())
       EXPECT_TRUE(end.ok || has(end.error, "another sum") || has(end.error, "rank")) << end.error;
   }
+}
+
+// Long before the operation's own limit.
+TEST(TcpFaults, APeerThatIsSilentIsLostWhenItsHeartbeatsStayAway) {
+  ProxiedRanks ranks(2, [](TcpOptions& options) { options.least_silence = 1s; });
+  ranks.start([](Fabric& fabric) -> Task<> {
+    float value = 1;
+    co_await fabric.loop().sleep_for(500ms);
+    co_await fabric.all_reduce(0, {&value, 1}, Limit::silence(600s));
+    co_await fabric.loop().sleep_for(1ms);
+    if (fabric.rank() == 0) co_await fabric.loop().sleep_for(8s);  // it comes too late
+    co_await fabric.all_reduce(0, {&value, 1}, Limit::silence(600s));
+  });
+  wait_for_bytes(ranks.proxy(), 2000);
+  std::this_thread::sleep_for(3s);  // heartbeats keep them together
+  ranks.proxy().stall(true);
+  auto ends = ranks.ends();
+  EXPECT_TRUE(has(ends[1].error, "all_reduce")) << ends[1].error;
+  EXPECT_TRUE(has(ends[1].error, "not even a heartbeat")) << ends[1].error;
+  EXPECT_EQ(ends[1].peer, 0);
+  EXPECT_GT(ends[1].took, 3s);
+}
+
+// Rank 1 stands still as a whole, as after SIGSTOP: the others sum without it.
+TEST(TcpFaults, SurvivorsGoOnWithoutASilentOne) {
+  ProxiedRanks ranks(3, [](TcpOptions& options) { options.least_silence = 1s; });
+  ranks.start([](Fabric& fabric) -> Task<> {
+    Survivors survivors(fabric, 1, 2);
+    float value = 1;
+    const int all = co_await survivors.sum({&value, 1}, fabric.loop().now() + 600s);
+    if (all != 3 || value != 3) throw Error("somebody was missing");
+    co_await fabric.loop().sleep_for(500ms);
+    if (fabric.rank() == 1) std::this_thread::sleep_for(5s);
+    value = 1;
+    const int living = co_await survivors.sum({&value, 1}, fabric.loop().now() + 600s);
+    if (fabric.rank() == 1) co_return;
+    if (living != 2 || value != 2) throw Error("summed over " + std::to_string(living));
+    if (survivors.lost() != std::vector<int>{1}) throw Error("lost another");
+  });
+  auto ends = ranks.ends();
+  EXPECT_TRUE(ends[0].ok) << ends[0].error;
+  EXPECT_TRUE(ends[2].ok) << ends[2].error;
+  EXPECT_LT(ends[0].took, 60s);
 }
 
 // A message that never ends keeps nobody for ever.

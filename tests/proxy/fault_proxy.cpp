@@ -105,6 +105,7 @@ void FaultProxy::accept() {
   // It is on this host: whether it is there is known at once.
   if (refused_ || ::connect(pair.server.get(), address.raw(), address.length) != 0)
     return reset(pair);
+  if (!recording_) recording_ = &pair;
   pair.pipes[to_target].from = pair.pipes[from_target].to = pair.client.get();
   pair.pipes[to_target].to = pair.pipes[from_target].from = pair.server.get();
 }
@@ -114,7 +115,7 @@ void FaultProxy::pass(Pair& pair, Way way, char* bytes, std::size_t count) {
   corrupt_in_[way] = corrupt_in_[way] < count || corrupt_in_[way] == ~std::uint64_t{0}
                          ? ~std::uint64_t{0}
                          : corrupt_in_[way] - count;
-  if (accepted_ == 1 && recorded_[way].size() < kMostRecorded)
+  if (&pair == recording_ && recorded_[way].size() < kMostRecorded)
     recorded_[way].insert(recorded_[way].end(), bytes, bytes + count);
   pair.pipes[way].pieces.push_back({SteadyClock().now() + delay_, {bytes, bytes + count}, 0});
   pair.pipes[way].held += count;

@@ -98,6 +98,7 @@ class FaultProxy {
   bool stalled_ = false, refused_ = false;
   std::uint64_t cut_every_ = 0;
   std::array<std::uint64_t, 2> corrupt_in_{~std::uint64_t{0}, ~std::uint64_t{0}};
+  const Pair* recording_ = nullptr;  // the first that reached its target
   std::array<std::vector<char>, 2> recorded_;
   std::array<Time, 2> next_byte_{};
   std::array<std::atomic<std::uint64_t>, 2> passed_{};

@@ -96,7 +96,8 @@ TEST(MeetingPlace, HasASecretOfItsOwnAndAPortThatRankZeroCanListenAt) {
 }
 
 std::vector<Frame> some_frames() {
-  return {{Kind::data, 5, 77, 1000, 1 << 20, 4096},
+  return {{Kind::data, 5, 77, 1000, 2 * kMostOfAFrame + 1000, 2 * kMostOfAFrame},
+          {Kind::data, 5, 77, kMostOfAFrame, 1 << 20, kMostOfAFrame},
           {Kind::data, 0, 0, 0, 0, 0},
           {Kind::taken, 16383, 0, 0, 1u << 31, 0},
           {Kind::refused, 1, 0, 0, 0, 0},
@@ -104,7 +105,8 @@ std::vector<Frame> some_frames() {
           {Kind::failed, 0, 0, 1024, 0, 0},
           {Kind::left, 0, 0, 0, 0, 0},
           {Kind::ask, 0, 0, 0, 0, 123456789},
-          {Kind::answer, 0, 0, 0, 5, 123456789}};
+          {Kind::answer, 0, 0, 0, 5, 123456789},
+          {Kind::beat, 0, 0, 0, 0, 0}};
 }
 
 TEST(Frames, AreReadAsTheyWereWritten) {
@@ -112,7 +114,7 @@ TEST(Frames, AreReadAsTheyWereWritten) {
 }
 
 TEST(Frames, OutsideTheirLimitsAreRefused) {
-  const Frame good{Kind::data, 5, 77, 1000, 5000, 4000};
+  const Frame good{Kind::data, 5, 77, 1000, kMostOfAFrame + 1000, kMostOfAFrame};
   const auto refused = [&](auto change) {
     Frame frame = good;
     change(frame);
@@ -121,13 +123,15 @@ TEST(Frames, OutsideTheirLimitsAreRefused) {
   EXPECT_NO_THROW(decode_frame(encode(good)));
   refused([](Frame& f) { f.channel = kMostChannels; });
   refused([](Frame& f) { f.length = 1001; });
+  refused([](Frame& f) { f.length = 999; });
+  refused([](Frame& f) { f.total += 1; });
   refused([](Frame& f) { f.length = 0; });
-  refused([](Frame& f) { f.offset = 5001; });
+  refused([](Frame& f) { f.offset = kMostOfAFrame + 1; });
   refused([](Frame& f) { f.offset = ~std::uint64_t{0}; });
   refused([](Frame& f) { f.total = ~std::uint64_t{0}; });
   refused([](Frame& f) { f.total = kMostOfAMessage + 1; });
   refused([](Frame& f) { f.kind = static_cast<Kind>(0); });
-  refused([](Frame& f) { f.kind = static_cast<Kind>(9); });
+  refused([](Frame& f) { f.kind = static_cast<Kind>(10); });
   refused([](Frame& f) { f = {Kind::data, 1, 1, kMostOfAFrame + 1, 1 << 20, 0}; });
   refused([](Frame& f) { f = {Kind::failed, 0, 0, kMostOfAText + 1, 0, 0}; });
   refused([](Frame& f) { f = {Kind::ask, 0, 0, 1, 0, 0}; });

@@ -19,6 +19,7 @@
 #include "core/span.h"
 #include "fabric/fabric.h"
 #include "fabric/tcp/frame.h"
+#include "fabric/tcp/pulse.h"
 #include "fabric/tcp/signs.h"
 #include "fabric/tcp/stream.h"
 
@@ -79,7 +80,9 @@ struct Inbox {
 
 class Connection {
  public:
-  Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs);
+  // `least_silence`: Pulse says what for.
+  Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
+             Duration least_silence = kLeastSilence);
 
   Outbox& outbox(Channel channel);
   Inbox& inbox(Channel channel);
@@ -106,6 +109,10 @@ class Connection {
 
   // Asks for a sign of progress.
   void ask();
+
+  // To be called every kBeatEvery: sends a heartbeat, and loses a peer of whom nothing has come for
+  // too long.
+  void beat();
 
   // When the peer last showed progress, as far as this worker knows. Passed on to those who wait
   // for this worker as long as it waits for the peer.
@@ -156,6 +163,7 @@ class Connection {
   Loop& loop_;
   std::unique_ptr<Stream> stream_;
   Signs& signs_;
+  Pulse pulse_;
   std::map<Channel, Outbox> outboxes_;
   std::map<Channel, Inbox> inboxes_;
 

@@ -24,16 +24,35 @@ constexpr std::uint64_t kTellEvery = kWindow / 4;
 // are coroutines between the two.
 constexpr int kMostHesitations = 8;
 
+// Whatever has been taken in by its end is a sign of life.
+class Heard {
+ public:
+  Heard(const std::size_t& bytes, Pulse& pulse, const Loop& loop)
+      : bytes_(bytes), pulse_(pulse), loop_(loop) {}
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+  ~Heard() {
+    if (bytes_ > 0) pulse_.hear(loop_.now());
+  }
+
+ private:
+  const std::size_t& bytes_;
+  Pulse& pulse_;
+  const Loop& loop_;
+};
+
 void require(bool holds, const char* what) {
   if (!holds) throw IoError(fmt::format("it sent {}", what));
 }
 
 }  // namespace
 
-Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs)
+Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
+                       Duration least_silence)
     : loop_(loop),
       stream_(std::move(stream)),
       signs_(signs),
+      pulse_(loop.now(), least_silence),
       scratch_(std::make_unique_for_overwrite<std::byte[]>(kMostOfAFrame)),
       sign_(loop.now()) {
   stream_->on_ready = [this] { ready(); };
@@ -53,7 +72,9 @@ void Connection::ready() {
 void Connection::receive() {
   if (lost()) return;
   try {
-    for (std::size_t taken_in = 0; taken_in < kMostAtOnce;) {
+    std::size_t taken_in = 0;
+    const Heard heard(taken_in, pulse_, loop_);
+    while (taken_in < kMostAtOnce) {
       if (header_got_ < kFrameBytes) {
         const std::size_t got =
             stream_->read(header_.data() + header_got_, kFrameBytes - header_got_);
@@ -192,6 +213,8 @@ void Connection::end_body() {
       if (awaited_ > 0) signs_.pass_on(sign_);
       return;
     }
+    case Kind::beat:
+      return pulse_.beat(loop_.now());
   }
   for (auto& [channel, each] : outboxes_) each.moved.notify_all();
   for (auto& [channel, each] : inboxes_) each.moved.notify_all();

@@ -1,4 +1,5 @@
 // The frames that leave.
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -157,6 +158,17 @@ void Connection::fail(const std::string& reason) {
 void Connection::ask() {
   const auto now = static_cast<std::uint64_t>(loop_.now().time_since_epoch().count());
   tell({Kind::ask, 0, 0, 0, 0, now});
+  send();
+}
+
+void Connection::beat() {
+  if (lost()) return;
+  receive();  // what has come is heard before it is missed
+  pulse_.pass(loop_.now());
+  if (pulse_.silent())
+    return lose(fmt::format("nothing has come from it for {:.1f} s, not even a heartbeat",
+                            seconds(pulse_.silence())));
+  if (news_.empty()) tell({Kind::beat, 0, 0, 0, 0, 0});  // others are signs of life as well
   send();
 }
 

@@ -47,7 +47,7 @@ Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes) {
   require(reader.get<std::uint16_t>() == kMark, "another beginning");
   const auto kind = reader.get<std::uint16_t>();
   require(kind >= static_cast<std::uint16_t>(Kind::data) &&
-              kind <= static_cast<std::uint16_t>(Kind::answer),
+              kind <= static_cast<std::uint16_t>(Kind::beat),
           "an unknown kind");
   Frame frame;
   frame.kind = static_cast<Kind>(kind);

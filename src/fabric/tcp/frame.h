@@ -20,6 +20,7 @@ enum class Kind : std::uint16_t {
   left,       // this worker has left the run
   ask,        // do you make progress? `offset`: the asker's clock
   answer,     // the last sign of it is `total` nanoseconds old; `offset` as it was asked
+  beat,       // this worker lives
 };
 
 struct Frame {

@@ -16,7 +16,7 @@
 namespace skein::tcp {
 
 // Changes with what is sent.
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 
 using Run = std::array<std::byte, 16>;  // the number that marks a run; zeros before it is known
 

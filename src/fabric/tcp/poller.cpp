@@ -55,6 +55,20 @@ void Poller::tell(Id id) {
   if (found != watchers_.end()) found->second->ready();
 }
 
+void Poller::tick_every(Duration period, std::function<void()> tick) {
+  tick_ = std::move(tick);
+  period_ = period;
+  next_tick_ = SteadyClock().now() + period;
+}
+
+void Poller::tick_if_due() {
+  if (!tick_) return;
+  const Time now = SteadyClock().now();
+  if (now < next_tick_.load(std::memory_order_relaxed)) return;
+  next_tick_.store(now + period_, std::memory_order_relaxed);
+  tick_();
+}
+
 std::uint32_t Poller::poll() {
   std::vector<Id> repeated;
   if (hurry_.exchange(false, std::memory_order_acq_rel)) repeated.swap(again_);
@@ -72,6 +86,7 @@ std::uint32_t Poller::poll() {
       tell(id);
     }
   }
+  tick_if_due();
   return ticket;
 }
 
@@ -80,6 +95,7 @@ std::uint32_t Poller::poll() {
 void Poller::wait(std::uint32_t ticket, Time until) {
   if (hurry_.load(std::memory_order_acquire) || arrivals_.load(std::memory_order_acquire) != ticket)
     return;
+  until = std::min(until, next_tick_.load(std::memory_order_relaxed));
   timespec left{};
   if (until != kNever) {
     const auto ns = std::max<std::int64_t>((until - SteadyClock().now()).count(), 0);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -33,12 +34,17 @@ class Poller final : public EventSource {
   // Calls ready() at the next poll, which comes at once, whether or not something has arrived.
   void again(Id id);
 
+  // From now on calls `tick` from poll() whenever so much time has passed, at the next occasion.
+  // wait() ends for it.
+  void tick_every(Duration period, std::function<void()> tick);
+
   std::uint32_t poll() override;
   void wait(std::uint32_t ticket, Time until) override;
   void wake() override;
 
  private:
   void tell(Id id);
+  void tick_if_due();
 
   FileDescriptor epoll_, bell_;
   std::unordered_map<Id, Watcher*> watchers_;
@@ -47,6 +53,9 @@ class Poller final : public EventSource {
   std::atomic<std::uint32_t> arrivals_{
       0};                           // changes when something has arrived or wake() is called
   std::atomic<bool> hurry_{false};  // somebody is to be told again
+  std::function<void()> tick_;
+  Duration period_{0};
+  std::atomic<Time> next_tick_{kNever};
 };
 
 }  // namespace skein::tcp

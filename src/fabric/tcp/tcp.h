@@ -19,6 +19,10 @@ struct TcpOptions {
   bool encrypt = true;      // false: both sides still show that they know the secret
   Duration join_timeout = std::chrono::seconds(60);
 
+  // A peer of which nothing has come for so long may be lost; longer where its heartbeats come
+  // irregularly (docs/hosts.md).
+  Duration least_silence = std::chrono::seconds(10);
+
   // Is told how the meeting goes when it takes long.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

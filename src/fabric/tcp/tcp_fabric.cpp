@@ -51,8 +51,15 @@ TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
       signs_(loop.now()) {
   auto streams = meet(loop, poller_, tls_, options_);
   for (auto& stream : streams)
-    peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_)
+    peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_,
+                                                           options.least_silence)
                             : nullptr);
+  poller_.tick_every(kBeatEvery, [this] { beat(); });
+}
+
+void TcpFabric::beat() {
+  for (const auto& peer : peers_)
+    if (peer) peer->beat();
 }
 
 TcpFabric::~TcpFabric() {

@@ -40,6 +40,8 @@ class TcpFabric final : public Fabric {
 
   Connection& connection(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
 
+  void beat();
+
   // What another rank than `peer` says that it failed of, to be added to an error about `peer`.
   std::string failure_besides(int peer);
 
