@@ -105,6 +105,7 @@ std::optional<Placement> detect_skein(const Getenv& getenv) {
   if (!variables.any({"SKEIN_RANK", "SKEIN_SIZE", "SKEIN_RUN"})) return std::nullopt;
   variables.require({"SKEIN_RANK", "SKEIN_SIZE", "SKEIN_RUN"});
   Placement out = variables.place("SKEIN_RANK", "SKEIN_SIZE");
+  variables.localise(out, "SKEIN_LOCAL_RANK", "SKEIN_LOCAL_SIZE");
   out.run_id = "skein-" + *variables.text("SKEIN_RUN");
   out.rendezvous = variables.text("SKEIN_RENDEZVOUS").value_or("");
   return out;

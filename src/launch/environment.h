@@ -31,7 +31,8 @@ struct Placement {
 // The first of these that has left its variables decides; the inner launcher comes before the outer
 // one that may surround it (a batch script under Slurm calls mpirun, mpirun calls skein run):
 //
-//   1. skein run  SKEIN_RANK SKEIN_SIZE SKEIN_RUN [SKEIN_RENDEZVOUS]
+//   1. skein run  SKEIN_RANK SKEIN_SIZE SKEIN_RUN [SKEIN_LOCAL_RANK SKEIN_LOCAL_SIZE
+//                 SKEIN_RENDEZVOUS]
 //   2. torchrun   RANK WORLD_SIZE MASTER_ADDR MASTER_PORT [LOCAL_RANK LOCAL_WORLD_SIZE
 //                 TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT]
 //   3. Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE, PMIX_NAMESPACE or

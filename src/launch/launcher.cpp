@@ -13,8 +13,7 @@
 #include <random>
 
 #include "core/check.h"
-#include "launch/board.h"
-#include "launch/crew.h"
+#include "launch/local_group.h"
 #include "launch/logs.h"
 #include "launch/meeting_place.h"
 #include "launch/relay.h"
@@ -31,30 +30,18 @@ std::string fresh_run_id() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-std::vector<std::string> worker_environment(const LaunchOptions& options, int rank,
-                                            const std::string& run_id, int board,
-                                            const std::optional<MeetingPlace>& place) {
-  std::map<std::string, std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry)
-    if (char* equals = std::strchr(*entry, '='))
-      out.emplace(std::string(*entry, equals), equals + 1);
-  // One thread per worker: with more, the workers of one host would fight for its cores.
-  out.emplace("OMP_NUM_THREADS", "1");
-  out.emplace("OPENBLAS_NUM_THREADS", "1");
-  for (const auto& [name, value] : options.extra_env) out[name] = value;
-  out["SKEIN_RANK"] = std::to_string(rank);
-  out["SKEIN_SIZE"] = std::to_string(options.workers);
-  out["SKEIN_RUN"] = run_id;
-  out["SKEIN_BOARD"] = std::to_string(board);
-  if (place) {
-    out["SKEIN_RENDEZVOUS"] = place->rendezvous();
-    out["SKEIN_SECRET_FILE"] = place->secret_file();
+// What every worker of this host is told. `port` is kept for them where they may meet over TCP.
+WorkerPlan plan_of(const LaunchOptions& options, const std::optional<HeldPort>& port) {
+  WorkerPlan plan;
+  plan.argv = options.argv;
+  plan.environment = options.extra_env;
+  plan.workers = plan.size = options.workers;
+  plan.run_id = fresh_run_id();
+  if (port) {
+    plan.rendezvous = fmt::format("127.0.0.1:{}", port->port());
+    plan.secret = fresh_secret();
   }
-
-  std::vector<std::string> lines;
-  lines.reserve(out.size());
-  for (const auto& [name, value] : out) lines.push_back(fmt::format("{}={}", name, value));
-  return lines;
+  return plan;
 }
 
 // What kind of stopping the run is in; each later one includes those before it.
@@ -64,9 +51,10 @@ class Run {
  public:
   explicit Run(const LaunchOptions& options)
       : options_(options),
-        board_(Board::create(options.workers)),
         outcomes_(static_cast<std::size_t>(options.workers)),
         stopped_since_(static_cast<std::size_t>(options.workers), kNever) {
+    if (options.meeting_place) port_.emplace("127.0.0.1");
+    group_ = std::make_unique<LocalGroup>(plan_of(options, port_));
     const bool files = !options.show_all && options.workers > 1;
     const char* temporary = std::getenv("TMPDIR");
     if (files || !options.log_dir.empty())
@@ -76,7 +64,7 @@ class Run {
 
   int operator()() {
     start();
-    while (crew_.alive() > 0) {
+    while (group_->alive() > 0) {
       wait();
       for (int number; (number = signals_.next()) != 0;) handle(number);
       for (const auto& relay : relays_) relay->pump();
@@ -84,25 +72,18 @@ class Run {
       end_the_stopped();
       if (clock_.now() >= deadline_) advance();
     }
-    crew_.signal(SIGKILL);  // what the workers started and left behind
+    group_->signal(SIGKILL);  // what the workers started and left behind
     drain();
     return conclude();
   }
 
  private:
   void start() {
-    const std::string run_id = fresh_run_id();
     const FileDescriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (options_.meeting_place) place_.emplace();
     for (int rank = 0; rank < options_.workers; ++rank) {
-      WorkerStart how;
-      how.argv = options_.argv;
-      how.environment = worker_environment(options_, rank, run_id, board_.descriptor(), place_);
-      how.keep_open = {board_.descriptor()};
-      if (place_) how.keep_open.push_back(place_->descriptor());
-      how.signal_mask = signals_.mask_before();
+      WorkerStreams streams;
       // Workers are not in the terminal's foreground group: reading it would stop them.
-      if (rank != 0 || isatty(STDIN_FILENO) != 0) how.input = nothing.get();
+      if (rank != 0 || isatty(STDIN_FILENO) != 0) streams.input = nothing.get();
       FileDescriptor output, error;
       if (options_.show_all) {
         output = relay(rank, STDOUT_FILENO);
@@ -110,9 +91,9 @@ class Run {
       } else if (rank != 0) {
         output = logs_->open(rank);
       }
-      if (output.valid()) how.output = how.error = output.get();
-      if (error.valid()) how.error = error.get();
-      crew_.start(how);
+      if (output.valid()) streams.output = streams.error = output.get();
+      if (error.valid()) streams.error = error.get();
+      group_->start(rank, streams, signals_.mask_before());
     }
   }
 
@@ -131,8 +112,7 @@ class Run {
   // Sleeps until a worker ends, prints or a signal comes, or the stage's time is over.
   void wait() {
     std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
-    for (int rank = 0; rank < crew_.size(); ++rank)
-      watched.push_back({crew_.descriptor(rank), POLLIN, 0});  // -1 is skipped by poll
+    group_->watch(watched);
     for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
     poll(watched.data(), watched.size(), milliseconds_left(std::min(deadline_, next_look_)));
   }
@@ -145,20 +125,20 @@ class Run {
 
   void handle(int number) {
     if (number == SIGTSTP) {
-      crew_.signal(SIGSTOP);
+      group_->signal(SIGSTOP);
       raise(SIGSTOP);
-      crew_.signal(SIGCONT);
+      group_->signal(SIGCONT);
     } else if (interrupted_by_ == 0) {
       interrupted_by_ = number;
-      crew_.signal(number);
+      group_->signal(number);
     } else {
       enter(Stage::killing);
     }
   }
 
   void reap() {
-    for (int rank = 0; rank < crew_.size(); ++rank) {
-      const auto end = crew_.reap(rank);
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      const auto end = group_->reap(rank);
       if (!end) continue;
       WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
       outcome.end = *end;
@@ -176,7 +156,7 @@ class Run {
 
   bool can_go_on_without(const WorkerEnd& end) const {
     const bool usage = end.signal == 0 && end.code == 2;
-    return options_.go_on && !usage && (crew_.alive() > 0 || somebody_succeeded());
+    return options_.go_on && !usage && (group_->alive() > 0 || somebody_succeeded());
   }
 
   bool somebody_succeeded() const {
@@ -192,23 +172,23 @@ class Run {
     if (!options_.go_on || stage_ != Stage::running || !somebody_succeeded()) return;
     const Time now = clock_.now();
     next_look_ = now + std::min<Duration>(kLookEvery, options_.stopped_limit);
-    for (int rank = 0; rank < crew_.size(); ++rank) {
+    for (int rank = 0; rank < options_.workers; ++rank) {
       Time& since = stopped_since_[static_cast<std::size_t>(rank)];
-      if (!crew_.stopped(rank)) {
+      if (!group_->stopped(rank)) {
         since = kNever;
       } else if (since == kNever) {
         since = now;
       } else if (now - since >= options_.stopped_limit) {
         fmt::print(stderr, "skein: rank {} was stopped when others had ended; it is killed.\n",
                    rank);
-        crew_.kill_one(rank);
+        group_->kill_one(rank);
       }
     }
   }
 
   void lose(int rank) {
     WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
-    outcome.record = board_.read(rank);
+    outcome.record = group_->record(rank);
     fmt::print(stderr, "{}", loss_report(outcome, rank));
   }
 
@@ -221,16 +201,16 @@ class Run {
     deadline_ = kNever;
     if (stage == Stage::settling) deadline_ = clock_.now() + options_.settle;
     if (stage == Stage::terminating) {
-      crew_.signal(SIGTERM);
+      group_->signal(SIGTERM);
       deadline_ = clock_.now() + options_.grace;
     }
-    if (stage == Stage::killing) crew_.signal(SIGKILL);
+    if (stage == Stage::killing) group_->signal(SIGKILL);
   }
 
   // Before the others are stopped: afterwards their records tell of the stopping.
   void read_board() {
     for (int rank = 0; rank < options_.workers; ++rank)
-      outcomes_[static_cast<std::size_t>(rank)].record = board_.read(rank);
+      outcomes_[static_cast<std::size_t>(rank)].record = group_->record(rank);
   }
 
   // What is still in the pipes. A process that has left the group may keep one open, hence the
@@ -292,8 +272,7 @@ class Run {
   const LaunchOptions& options_;
   SteadyClock clock_;
   SignalQueue signals_;
-  Board board_;
-  std::optional<MeetingPlace> place_;
+  std::optional<HeldPort> port_;
   std::optional<LogDirectory> logs_;
   std::vector<FileDescriptor> log_files_;
   std::vector<std::unique_ptr<Relay>> relays_;
@@ -303,7 +282,7 @@ class Run {
   Stage stage_ = Stage::running;
   Time deadline_ = kNever;
   int interrupted_by_ = 0;
-  Crew crew_;  // last, so that it goes first: the workers use the rest
+  std::unique_ptr<WorkerGroup> group_;  // last, so that it goes first: the workers use the rest
 };
 
 }  // namespace

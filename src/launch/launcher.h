@@ -45,9 +45,9 @@ struct LaunchOptions {
 // (with go_on, when one did), 2 when the first to fail exited with 2 (the user's error), 1 after
 // any other failure, and 128 + the signal when the run was interrupted and the workers ended by it.
 //
-// Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_RUN (new for every run) and SKEIN_BOARD, with
-// meeting_place SKEIN_RENDEZVOUS and SKEIN_SECRET_FILE, and OMP_NUM_THREADS=1 and
-// OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
+// Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_LOCAL_RANK, SKEIN_LOCAL_SIZE, SKEIN_RUN (new for every
+// run) and SKEIN_BOARD, with meeting_place SKEIN_RENDEZVOUS and SKEIN_SECRET_FILE, and
+// OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
 // standard output and error; no worker reads the terminal.
 //
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
