@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/host_options.h"
 #include "cli/json_output.h"
 #include "cli/network_options.h"
 #include "cli/workers.h"
@@ -68,6 +69,7 @@ class BenchFabric {
     options_.integer("--repeat", repeat_, 3, 1'000'000, "N",
                      "rounds; without it, as many of 50 as fit in 20 s");
     options_.group("Fabric");
+    hosts_.declare(options_);
     network_.declare(options_);
     options_.group("Emulation");
     options_.bandwidth("--emulate-link", join_.emulate_bytes_per_second,
@@ -80,17 +82,16 @@ class BenchFabric {
     options_.read_config_file();
     const std::size_t size = read_size(bytes_);
     const JsonOutput json(options_.json(), "bench fabric");
+    const auto placement = detect(process_environment);
+    hosts_.choose_fabric(options_, network_.fabric);
     network_.check(options_);
+    if (!placement) return start(invocation);
+    hosts_.check_worker(options_, *placement);
+    if (hosts_.given(options_)) network_.rendezvous.clear();
     join_.fabric = network_.fabric;
     join_.rendezvous = network_.rendezvous;
     join_.secret_file = network_.secret_file;
     join_.encrypt = network_.encrypt == "on";
-    const auto placement = detect(process_environment);
-    if (!placement) {
-      LaunchOptions start = launch_of_self(invocation, workers_);
-      start.meeting_place = network_.between_hosts();
-      return launch(start);
-    }
     if (placement->size < 2)
       throw ConfigError("one worker has nobody to talk to: expected at least 2");
     if (options_.given("--workers") && placement->size != workers_)
@@ -100,6 +101,21 @@ class BenchFabric {
   }
 
  private:
+  int start(const Invocation& invocation) {
+    hosts_.read(options_, network_.secret_file);
+    if (hosts_.workers() == 1 || (hosts_.workers() > 0 && options_.given("--workers") &&
+                                  workers_ != hosts_.workers()))
+      throw ConfigError(fmt::format("{} workers on the hosts: expected {}", hosts_.workers(),
+                                    hosts_.workers() == 1 ? "at least 2" : "as many as --workers"));
+    if (hosts_.print_commands(worker_arguments(invocation, network_.secret_file),
+                              network_.rendezvous))
+      return 0;
+    LaunchOptions launch = launch_of_self(invocation, workers_);
+    launch.meeting_place = network_.between_hosts();
+    hosts_.place(launch, network_.rendezvous, true);
+    return skein::launch(launch);
+  }
+
   int measure(std::size_t size, const JsonOutput& json) const {
     World world = World::join(join_);
     Effort effort{.rounds = 50};
@@ -168,6 +184,7 @@ class BenchFabric {
 
   CommandOptions options_;
   NetworkOptions network_;
+  HostOptions hosts_;
   JoinOptions join_;
   int workers_ = 2, repeat_ = 0;
   std::string bytes_ = "25MB";

@@ -42,7 +42,8 @@ std::string unknown_word(const CLI::App& app) {
   const auto words = command.remaining();
   const std::string word = words.empty() ? "" : words.front();
   std::vector<std::string> commands;
-  for (const CLI::App* inner : command.get_subcommands([](const CLI::App*) { return true; }))
+  const auto shown = [](const CLI::App* inner) { return !inner->get_group().empty(); };
+  for (const CLI::App* inner : command.get_subcommands(shown))
     commands.push_back(inner->get_name());
   if (!commands.empty())
     return fmt::format("unknown command '{}': expected {}{}", word, fmt::join(commands, ", "),
@@ -92,6 +93,7 @@ int run_command_line(int argc, char** argv) {
     add_topology(app, invocation);
     add_checkpoints(app, invocation);
     add_doctor(app, invocation);
+    add_agent(app, invocation);
     auto arguments = split_program(invocation);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));

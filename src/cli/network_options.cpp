@@ -10,7 +10,7 @@ namespace skein {
 void NetworkOptions::declare(CommandOptions& options) {
   options.text("--fabric", fabric, "NAME", "what joins the workers: " + describe_fabrics());
   options.text("--rendezvous", rendezvous, "HOST:PORT",
-               "tcp: where rank 0 listens (else what the launcher says)");
+               "tcp: where rank 0 listens (else what the launcher says; --hosts: HOST will do)");
   options.text("--secret", secret_file, "FILE",
                "tcp: what only the workers of the run know (else SKEIN_SECRET_FILE)");
   options.choice("--encrypt", encrypt, {"on", "off"},

@@ -1,10 +1,11 @@
-// skein run: any program as the workers of a run on this host.
+// skein run: any program as the workers of a run.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/host_options.h"
 #include "cli/json_output.h"
 #include "core/clock.h"
 #include "fabric/fabric.h"
@@ -18,6 +19,9 @@ struct RunCommand {
   explicit RunCommand(CLI::App& command) : command(command), options(command) {
     options.integer("-n,--workers", launch.workers, 1, kMostWorkersOfAHost, "N",
                     "how many to start");
+    hosts.declare(options);
+    options.text("--rendezvous", rendezvous, "HOST[:PORT]",
+                 "--hosts: where rank 0 is (else the first host's name, and a port that is free)");
     options.text("--log-dir", launch.log_dir, "DIR",
                  "keep the output of ranks 1 and up in DIR/rank-K.log");
     options.flag("--show-all", launch.show_all,
@@ -44,6 +48,16 @@ struct RunCommand {
     options.read_config_file();
     const JsonOutput json(options.json(), "run");
     launch.meeting_place = launch.workers > 1;  // the program may want to talk over TCP
+    hosts.read(options, "");
+    if (options.given("--rendezvous") && hosts.workers() == 0)
+      throw ConfigError("--rendezvous: there are no hosts; expected --hosts too");
+    if (hosts.workers() > 0 && options.given("--workers") && launch.workers != hosts.workers())
+      throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",
+                                    launch.workers, hosts.workers()));
+    std::vector<std::string> by_hand{"SKEIN_SECRET_FILE=run.secret"};
+    by_hand.insert(by_hand.end(), launch.argv.begin(), launch.argv.end());
+    if (hosts.print_commands(by_hand, rendezvous)) return 0;
+    hosts.place(launch, rendezvous, false);
     launch.extra_env["SKEIN_SEED"] = std::to_string(options.seed());
     const SteadyClock clock;
     const Time begin = clock.now();
@@ -58,6 +72,8 @@ struct RunCommand {
 
   CLI::App& command;
   LaunchOptions launch;
+  HostOptions hosts;
+  std::string rendezvous;
   CommandOptions options;
 };
 
@@ -72,7 +88,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "SKEIN_SEED.\n"
       "Rank 0 prints here. When one worker fails, the others are ended and the first failure is\n"
       "shown (but see --go-on).\n\n"
-      "Example: skein run -n 4 -- ./train_your_model --epochs 3");
+      "Examples: skein run -n 4 -- ./train_your_model --epochs 3\n"
+      "          skein run --hosts a,b:4 -- ./train_your_model --epochs 3");
   auto run = std::make_shared<RunCommand>(command);
   command.callback([run, &invocation] {
     invocation.action = [run, &invocation] { return (*run)(invocation); };

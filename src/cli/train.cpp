@@ -11,23 +11,12 @@
 #include "cli/train_options.h"
 #include "cli/workers.h"
 #include "keep/run_folder.h"
+#include "launch/shell.h"
 #include "strategy/registry.h"
 #include "train/train.h"
 
 namespace skein {
 namespace {
-
-// As a shell would need it typed.
-std::string quoted(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 // The same command with --resume, once there is something to resume.
 std::string resume_command(const Invocation& invocation, const TrainOptions& options) {
@@ -37,19 +26,20 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
       std::filesystem::is_empty(folder, ignored))
     return "";
   std::string out = "skein";
-  for (std::size_t i = 0; i < invocation.arguments.size(); ++i) {
-    const std::string& word = invocation.arguments[i];
-    if (word == "--resume") ++i;  // and what follows it
-    if (word == "--resume" || word.starts_with("--resume=") || word == "--overwrite") continue;
-    out += " " + quoted(word);
-  }
-  return out + " --resume " + quoted(options.out);
+  for (const std::string& word :
+       without_options(invocation.arguments, {"--resume"}, {"--overwrite"}))
+    out += " " + shell_quoted(word);
+  return out + " --resume " + shell_quoted(options.out);
 }
 
-int launch_workers(const Invocation& invocation, const TrainOptions& options) {
+int launch_workers(const Invocation& invocation, const TrainOptions& options,
+                   const HostOptions& hosts) {
+  if (hosts.print_commands(worker_arguments(invocation, options.secret_file), options.rendezvous))
+    return 0;
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
   launch.meeting_place = options.fabric == "tcp";
+  hosts.place(launch, options.rendezvous, true);
   launch.stopped_limit =
       std::min(launch.stopped_limit,
                std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));
@@ -78,16 +68,15 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "
       "(text)\n\n"
-      "Example: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
-      "out/first");
+      "Examples: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
+      "out/first\n"
+      "          skein train --hosts a,b:4,me@c --strategy dear --data glyphs --model cnn");
   auto reader = std::make_shared<TrainOptionReader>(command);
   command.callback([reader, &invocation] {
     invocation.action = [reader, &invocation] {
-      TrainOptions options = reader->read();
       const auto placement = detect(process_environment);
-      reader->fit_to(options, placement ? placement->size : options.workers,
-                     placement ? placement->launcher : "");
-      if (!placement) return launch_workers(invocation, options);
+      TrainOptions options = reader->read(placement);
+      if (!placement) return launch_workers(invocation, options, reader->hosts());
       return run_as_worker(*placement, [&] { return run_training(options); });
     };
   });

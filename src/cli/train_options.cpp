@@ -41,6 +41,7 @@ void TrainOptionReader::declare_workers() {
   options_.group("Workers");
   options_.integer("--workers", job_.workers, 1, kMostWorkersOfAHost, "N",
                    "worker processes on this host (under torchrun, mpirun, srun: theirs)");
+  hosts_.declare(options_);
   network_.declare(options_);
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");
   options_.duration("--deadline", job_.deadline, "longest silence of another worker");
@@ -93,9 +94,10 @@ void TrainOptionReader::declare_reports() {
                 "check after every step that all replicas are bit-equal (slow)");
 }
 
-TrainOptions TrainOptionReader::read() {
+TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) {
   options_.read_config_file();
   job_.decay_1d = !no_decay_1d_;
+  read_hosts(placement);
   job_.fabric = network_.fabric;
   job_.rendezvous = network_.rendezvous;
   job_.secret_file = network_.secret_file;
@@ -108,7 +110,25 @@ TrainOptions TrainOptionReader::read() {
   nlohmann::json config = options_.config();
   config["lr"] = job_.learning_rate;
   job_.config_json = config.dump();
+  fit_to(placement ? placement->size : job_.workers, placement ? placement->launcher : "");
   return job_;
+}
+
+// A worker that was started on its host has the launcher's options, but not what they name: the
+// launcher has told it where to meet.
+void TrainOptionReader::read_hosts(const std::optional<Placement>& placement) {
+  hosts_.choose_fabric(options_, network_.fabric);
+  if (placement) {
+    hosts_.check_worker(options_, *placement);
+    if (hosts_.given(options_)) network_.rendezvous.clear();
+    return;
+  }
+  hosts_.read(options_, network_.secret_file);
+  if (hosts_.workers() == 0) return;
+  if (options_.given("--workers") && job_.workers != hosts_.workers())
+    throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",
+                                  job_.workers, hosts_.workers()));
+  job_.workers = hosts_.workers();
 }
 
 void TrainOptionReader::check_choices() const {
@@ -147,16 +167,15 @@ void TrainOptionReader::check_files() const {
         fmt::format("--out {}: cannot write there: {}", job_.out, std::strerror(errno)));
 }
 
-void TrainOptionReader::fit_to(TrainOptions& options, int size, const std::string& launcher) const {
-  if (!launcher.empty() && options_.given("--workers") && options.workers != size)
+void TrainOptionReader::fit_to(int size, const std::string& launcher) {
+  if (!launcher.empty() && options_.given("--workers") && job_.workers != size)
     throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
-                                  options.workers, launcher, size));
-  options.workers = size;
-  if (!options.emulate_speeds.empty() &&
-      options.emulate_speeds.size() != static_cast<std::size_t>(size))
+                                  job_.workers, launcher, size));
+  job_.workers = size;
+  if (!job_.emulate_speeds.empty() && job_.emulate_speeds.size() != static_cast<std::size_t>(size))
     throw ConfigError(fmt::format("--emulate-speeds {}: {} speeds, {} workers; expected one each",
-                                  fmt::join(options.emulate_speeds, ","),
-                                  options.emulate_speeds.size(), size));
+                                  fmt::join(job_.emulate_speeds, ","), job_.emulate_speeds.size(),
+                                  size));
 }
 
 }  // namespace skein

@@ -1,8 +1,10 @@
 // Reads the options of `skein train`.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "cli/host_options.h"
 #include "cli/job_options.h"
 #include "cli/network_options.h"
 #include "cli/options.h"
@@ -15,13 +17,12 @@ class TrainOptionReader {
  public:
   explicit TrainOptionReader(CLI::App& command);
 
-  // The job, after the command line was parsed. Makes the folder --out. ConfigError for what does
-  // not fit together, with the option, the value and what is allowed.
-  TrainOptions read();
+  // The job, after the command line was parsed, of a launcher or of the worker that `placement`
+  // says. Makes the folder --out. ConfigError for what does not fit together, with the option, the
+  // value and what is allowed.
+  TrainOptions read(const std::optional<Placement>& placement);
 
-  // Fails unless the job fits a run of `size` workers, which `launcher` has started. To be called
-  // before anything else uses the options of a worker.
-  void fit_to(TrainOptions& options, int size, const std::string& launcher) const;
+  const HostOptions& hosts() const { return hosts_; }  // of a launcher
 
  private:
   void declare_job();
@@ -32,11 +33,14 @@ class TrainOptionReader {
   void declare_emulation();
   void declare_reports();
 
+  void read_hosts(const std::optional<Placement>& placement);
+  void fit_to(int size, const std::string& launcher);
   void check_choices() const;
   void check_files() const;
 
   CommandOptions options_;
   NetworkOptions network_;
+  HostOptions hosts_;
   TrainOptions job_;
   JobOptions shared_;
   bool no_decay_1d_ = false;

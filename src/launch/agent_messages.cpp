@@ -186,6 +186,7 @@ Output decode_output(std::string_view body) {
   out.rank = in.number(0, kMostRank);
   out.error = in.truth();
   out.bytes = in.text();
+  if (out.bytes.size() > kMostOutputOfAMessage) throw IoError("a message has too much output");
   in.end();
   return out;
 }

@@ -35,7 +35,8 @@ struct Message {
   std::string body;
 };
 
-inline constexpr std::size_t kMostBody = 1 << 20;  // bytes of a frame
+inline constexpr std::size_t kMostBody = 1 << 20;              // bytes of a frame
+inline constexpr std::size_t kMostOutputOfAMessage = 1 << 14;  // fits a pipe that is empty
 
 std::string frame(MessageKind kind, std::string_view body = {});
 
@@ -44,6 +45,7 @@ class FrameReader {
  public:
   void add(std::string_view bytes) { pending_ += bytes; }
   std::optional<Message> next();
+  std::size_t size() const { return pending_.size(); }  // bytes that next() has not given
 
  private:
   std::string pending_;

@@ -23,12 +23,14 @@ struct WorkerStart {
   sigset_t signal_mask{};      // as the worker should have it
 };
 
-// How a worker ended: by `signal`, or when that is 0 with exit code `code`.
+// How a worker ended: by `signal`, or when that is 0 with exit code `code`. When its host was lost
+// nobody knows, and `lost` says why.
 struct WorkerEnd {
   int signal = 0;
   int code = 0;
+  std::string lost;
 
-  bool failed() const { return signal != 0 || code != 0; }
+  bool failed() const { return signal != 0 || code != 0 || !lost.empty(); }
 };
 
 // All workers are in one process group of their own, so that the terminal's Ctrl-C comes to this

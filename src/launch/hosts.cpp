@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -148,6 +151,19 @@ bool names_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" ||
          (address.starts_with("127.") &&
           address.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+bool is_this_host(const std::string& name) {
+  std::array<char, kLongestName + 1> own{};
+  if (::gethostname(own.data(), kLongestName) != 0) return names_loopback(name);
+  const std::string full = own.data();
+  return names_loopback(name) || name == full || name == full.substr(0, full.find('.'));
+}
+
+bool has_port(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return false;
+  return address.find(':') == colon || address[colon - 1] == ']';
 }
 
 std::string join_host_port(const std::string& address, int port) {

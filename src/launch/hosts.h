@@ -28,6 +28,12 @@ int total_workers(const std::vector<Host>& hosts);
 // Whether the name alone says that only this host means itself by it.
 bool names_loopback(const std::string& address);
 
+// Whether `name` is this host's own, or loopback's; never with USER@.
+bool is_this_host(const std::string& name);
+
+// Whether an address is HOST:PORT, and not HOST alone.
+bool has_port(const std::string& address);
+
 // ADDRESS:PORT, with brackets where the address is a number of IPv6.
 std::string join_host_port(const std::string& address, int port);
 

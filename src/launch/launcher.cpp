@@ -37,10 +37,8 @@ WorkerPlan plan_of(const LaunchOptions& options, const std::optional<HeldPort>& 
   plan.environment = options.extra_env;
   plan.workers = plan.size = options.workers;
   plan.run_id = fresh_run_id();
-  if (port) {
-    plan.rendezvous = fmt::format("127.0.0.1:{}", port->port());
-    plan.secret = fresh_secret();
-  }
+  if (port) plan.rendezvous = fmt::format("127.0.0.1:{}", port->port());
+  if (port || options.remote) plan.secret = fresh_secret();
   return plan;
 }
 
@@ -53,8 +51,13 @@ class Run {
       : options_(options),
         outcomes_(static_cast<std::size_t>(options.workers)),
         stopped_since_(static_cast<std::size_t>(options.workers), kNever) {
-    if (options.meeting_place) port_.emplace("127.0.0.1");
-    group_ = std::make_unique<LocalGroup>(plan_of(options, port_));
+    if (options.meeting_place && !options.remote) port_.emplace("127.0.0.1");
+    if (options.remote)
+      group_ = std::make_unique<RemoteGroup>(*options.remote, plan_of(options, port_));
+    else
+      group_ = std::make_unique<LocalGroup>(plan_of(options, port_));
+    for (int rank = 0; rank < options.workers; ++rank)
+      outcomes_[static_cast<std::size_t>(rank)].host = group_->host(rank);
     const bool files = !options.show_all && options.workers > 1;
     const char* temporary = std::getenv("TMPDIR");
     if (files || !options.log_dir.empty())
@@ -67,6 +70,7 @@ class Run {
     while (group_->alive() > 0) {
       wait();
       for (int number; (number = signals_.next()) != 0;) handle(number);
+      group_->advance();
       for (const auto& relay : relays_) relay->pump();
       reap();
       end_the_stopped();
@@ -114,7 +118,8 @@ class Run {
     std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
     group_->watch(watched);
     for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
-    poll(watched.data(), watched.size(), milliseconds_left(std::min(deadline_, next_look_)));
+    poll(watched.data(), watched.size(), 
+         milliseconds_left(std::min({deadline_, next_look_, group_->next_turn()})));
   }
 
   int milliseconds_left(Time until) const {
@@ -199,7 +204,10 @@ class Run {
     if (stage_ < Stage::terminating && stage >= Stage::terminating) read_board();
     stage_ = stage;
     deadline_ = kNever;
-    if (stage == Stage::settling) deadline_ = clock_.now() + options_.settle;
+    if (stage == Stage::settling) {
+      group_->report_often();
+      deadline_ = clock_.now() + options_.settle;
+    }
     if (stage == Stage::terminating) {
       group_->signal(SIGTERM);
       deadline_ = clock_.now() + options_.grace;

@@ -1,11 +1,14 @@
-// Starts the workers of one run on this host and sees them to their end.
+// Starts the workers of one run, on this host or on several, and sees them to their end.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "launch/remote_group.h"
 
 namespace skein {
 
@@ -39,6 +42,10 @@ struct LaunchOptions {
   bool meeting_place = false;
 
   std::map<std::string, std::string> extra_env;  // wins over the environment of this process
+
+  // Where the workers are, when not on this host alone: as many as `workers`, which always meet
+  // over TCP and have an environment of their own host's, with extra_env.
+  std::optional<RemoteOptions> remote;
 };
 
 // Runs options.workers copies of the program and returns when all have ended: 0 when all succeeded
@@ -48,7 +55,8 @@ struct LaunchOptions {
 // Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_LOCAL_RANK, SKEIN_LOCAL_SIZE, SKEIN_RUN (new for every
 // run) and SKEIN_BOARD, with meeting_place SKEIN_RENDEZVOUS and SKEIN_SECRET_FILE, and
 // OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
-// standard output and error; no worker reads the terminal.
+// standard output and error; no worker reads the terminal. Workers of other hosts are started by an
+// agent there (remote_group.h), and everything else is as on one host.
 //
 // When one fails, the others are told to end (SIGTERM, after `grace` SIGKILL) and one block on
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
@@ -58,7 +66,8 @@ struct LaunchOptions {
 // once; the second one kills. Nothing the workers started is left when this function returns or
 // throws, or this process dies.
 //
-// Throws ConfigError when the program or the logs cannot be opened. Blocks signals of the calling
+// Throws ConfigError when the program or the logs cannot be opened, and HostError when a host cannot
+// be reached before the run has begun. Blocks signals of the calling
 // thread meanwhile; meant for a process with one thread.
 int launch(const LaunchOptions& options);
 

@@ -18,15 +18,21 @@ bool has_left(const BoardRecord& record) { return knows(record) && record.phase 
 
 // It failed because it lost a peer, as far as it has said.
 bool is_consequence(const WorkerOutcome& worker) {
-  return worker.end.signal == 0 && worker.record.lost_peer >= 0;
+  return worker.end.signal == 0 && worker.end.lost.empty() && worker.record.lost_peer >= 0;
 }
 
 std::string how_it_ended(const WorkerOutcome& worker) {
   const WorkerEnd& end = worker.end;
+  if (!end.lost.empty()) return "was lost with its host";
   if (worker.stopped && has_left(worker.record)) return "left the run";
   if (end.signal != 0) return fmt::format("was killed by SIG{}", sigabbrev_np(end.signal));
   if (!worker.record.failure.empty()) return "failed";
   return fmt::format("exited with code {}", end.code);
+}
+
+std::string name_of(const WorkerOutcome& worker, int rank) {
+  return worker.host.empty() ? fmt::format("rank {}", rank)
+                             : fmt::format("rank {} on {}", rank, worker.host);
 }
 
 // " at step 1204 (backward)", or nothing when the worker never came to the board.
@@ -88,7 +94,7 @@ int root_cause(const std::vector<WorkerOutcome>& workers) {
     const WorkerOutcome& worker = workers[rank];
     const bool reported = reported_failure(worker.record);
     if (!worker.end.failed() || (worker.stopped && !reported)) continue;
-    const bool killed = worker.end.signal != 0;
+    const bool killed = worker.end.signal != 0 || !worker.end.lost.empty();
     const bool recorded = reported || has_left(worker.record);
     const Order order(is_consequence(worker), recorded ? worker.record.failed_at : worker.ended_at,
                       !killed);
@@ -103,9 +109,11 @@ int root_cause(const std::vector<WorkerOutcome>& workers) {
 std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
                            const std::string& logs, const std::string& resume) {
   const WorkerOutcome& first = workers[static_cast<std::size_t>(root)];
-  std::string out = fmt::format("skein: rank {} {}{}; the run has ended.\n", root,
+  std::string out = fmt::format("skein: {} {}{}; the run has ended.\n", name_of(first, root),
                                 how_it_ended(first), where(first.record));
-  if (!first.record.failure.empty())
+  if (!first.end.lost.empty())
+    out += indented(first.end.lost, "  error   ", "          ");
+  else if (!first.record.failure.empty())
     out += indented(first.record.failure, "  error   ", "          ");
   else if (!first.log_tail.empty())
     out +=
@@ -114,10 +122,13 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
   for (std::size_t rank = 0; rank < workers.size(); ++rank) {
     const WorkerOutcome& worker = workers[rank];
     if (static_cast<int>(rank) == root) continue;
-    if (knows(worker.record))
-      out += fmt::format("  rank {}  step {}  {}\n", rank, worker.record.step, activity(worker));
+    const std::string name = name_of(worker, static_cast<int>(rank));
+    if (!worker.end.lost.empty())
+      out += fmt::format("  {}  {}\n", name, how_it_ended(worker));
+    else if (knows(worker.record))
+      out += fmt::format("  {}  step {}  {}\n", name, worker.record.step, activity(worker));
     else if (worker.end.failed() && !worker.stopped)
-      out += fmt::format("  rank {}  {}\n", rank, how_it_ended(worker));
+      out += fmt::format("  {}  {}\n", name, how_it_ended(worker));
   }
   if (!logs.empty()) out += fmt::format("  logs    {}\n", logs);
   if (!resume.empty()) out += fmt::format("  resume  {}\n", resume);
@@ -125,9 +136,10 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
 }
 
 std::string loss_report(const WorkerOutcome& worker, int rank) {
-  return fmt::format("skein: rank {} {}{}; the others go on.{}\n", rank, how_it_ended(worker),
-                     where(worker.record),
-                     worker.record.failure.empty() ? "" : " Its error: " + worker.record.failure);
+  const std::string& error = worker.end.lost.empty() ? worker.record.failure : worker.end.lost;
+  return fmt::format("skein: {} {}{}; the others go on.{}\n", name_of(worker, rank),
+                     how_it_ended(worker), where(worker.record),
+                     error.empty() ? "" : " Its error: " + error);
 }
 
 std::string usage_report(const WorkerOutcome& worker, int rank) {

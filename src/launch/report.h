@@ -17,6 +17,7 @@ struct WorkerOutcome {
   Time ended_at{};
   bool stopped = false;  // it ended after the launcher had told it to
   BoardRecord record;    // as it was before that
+  std::string host;      // where it was; empty: on this one
   std::string log_tail;  // the last lines it wrote, where the terminal has not shown them
 };
 

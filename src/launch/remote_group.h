@@ -1,0 +1,114 @@
+// The workers of a run on several hosts, each of which an agent looks after.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/agent_line.h"
+#include "launch/hosts.h"
+#include "launch/worker_group.h"
+#include "skein/error.h"
+
+namespace skein {
+
+struct RemoteOptions {
+  std::vector<Host> hosts;        // the first has ranks 0 and up, and so on
+  std::vector<std::string> ssh;   // leads to a host: its name and a command are added
+  bool ssh_to_this_host = false;  // else an agent of this host is started as it is
+  std::string program;            // Skein, on every host
+  bool own_program = false;       // the workers are copies of that program, too
+
+  // HOST or HOST:PORT of the first host, by which all others reach it. Empty: the first host's
+  // name. Without a port, the agent there finds one.
+  std::string rendezvous;
+
+  std::chrono::milliseconds patience{30000};  // until all agents are there
+};
+
+// A host on which nothing could be started.
+class HostError : public Error {
+ public:
+  HostError(const std::string& host, const std::string& why)
+      : Error("host " + host + ": " + why), host_(host) {}
+  const std::string& host() const { return host_; }
+
+ private:
+  std::string host_;
+};
+
+// `plan` is that of all workers together; its secret reaches the hosts in messages alone. Workers
+// have no standard input. When a host is lost, its workers have ended, as WorkerEnd::lost says.
+//
+// Until all have been started, advance() throws HostError for a host that cannot be reached, and
+// ConfigError for one that has another version of Skein or cannot start the program. SIGKILL that
+// is not answered within two seconds loses the host.
+class RemoteGroup final : public WorkerGroup {
+ public:
+  RemoteGroup(RemoteOptions options, WorkerPlan plan);
+  ~RemoteGroup() override;
+
+  void start(int rank, const WorkerStreams& streams, const sigset_t& signal_mask) override;
+  int alive() const override;
+  void watch(std::vector<pollfd>& watched) const override;
+  Time next_turn() const override;
+  void advance() override;
+  std::optional<WorkerEnd> reap(int rank) override;
+  BoardRecord record(int rank) const override { return worker(rank).record; }
+  bool stopped(int rank) const override { return worker(rank).stopped; }
+  std::string host(int rank) const override { return options_.hosts[worker(rank).host].name; }
+  void report_often() override;
+  void signal(int number) override;
+  void kill_one(int rank) override;
+
+ private:
+  struct Worker {
+    std::size_t host = 0;
+    FileDescriptor output, error;
+    BoardRecord record;
+    bool stopped = false, ended = false, reaped = false;
+    WorkerEnd end;
+  };
+  struct Agent {
+    std::unique_ptr<AgentLine> line;
+    int first_rank = 0;
+    Time closed_at = kNever;
+    bool gone = false;             // given up
+    std::optional<WorkerEnd> end;  // of ssh
+  };
+  enum class State { greeting, holding, begun };
+
+  const Worker& worker(int rank) const { return workers_[static_cast<std::size_t>(rank)]; }
+  Worker& worker(int rank) { return workers_[static_cast<std::size_t>(rank)]; }
+  const std::string& name(std::size_t host) const { return options_.hosts[host].name; }
+  std::vector<std::string> command(const Host& host) const;
+  void connect(const sigset_t& signal_mask);
+  void advance(std::size_t host);
+  void check_version(std::size_t host) const;
+  bool take_messages(std::size_t host);
+  void take(std::size_t host, const Message& message);
+  int checked(std::size_t host, int rank) const;
+  void print(const Output& output);
+  void meet();
+  void begin(const std::string& rendezvous);
+  void look_for_end(std::size_t host);
+  void give_up(std::size_t host, const std::string& why);
+  void end(int rank, const WorkerEnd& end);
+  bool has_living(std::size_t host) const;
+  std::string why_it_ended(std::size_t host) const;
+  std::string no_answer(std::size_t host) const;
+  void finish(std::size_t host);
+
+  RemoteOptions options_;
+  WorkerPlan plan_;
+  SteadyClock clock_;
+  State state_ = State::greeting;
+  Time begin_limit_ = kNever, kill_limit_ = kNever;
+  bool more_to_take_ = false;
+  std::vector<Worker> workers_;
+  std::vector<Agent> agents_;
+  Crew ways_;  // to the hosts: one ssh each
+};
+
+}  // namespace skein
