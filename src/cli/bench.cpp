@@ -103,8 +103,8 @@ class BenchFabric {
  private:
   int start(const Invocation& invocation) {
     hosts_.read(options_, network_.secret_file);
-    if (hosts_.workers() == 1 || (hosts_.workers() > 0 && options_.given("--workers") &&
-                                  workers_ != hosts_.workers()))
+    if (hosts_.workers() == 1 ||
+        (hosts_.workers() > 0 && options_.given("--workers") && workers_ != hosts_.workers()))
       throw ConfigError(fmt::format("{} workers on the hosts: expected {}", hosts_.workers(),
                                     hosts_.workers() == 1 ? "at least 2" : "as many as --workers"));
     if (hosts_.print_commands(worker_arguments(invocation, network_.secret_file),

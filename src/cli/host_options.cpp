@@ -18,9 +18,7 @@ namespace {
 constexpr const char* kSsh = "ssh -o BatchMode=yes -o ServerAliveInterval=5";
 constexpr int kUsualPort = 29500;
 
-std::string own_program_path() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
-}
+std::string own_program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 void check_rendezvous(const std::string& text) {
   int port = 1;
@@ -59,7 +57,8 @@ void HostOptions::choose_fabric(const CommandOptions& options, std::string& fabr
   if (!given(options)) return;
   if (!options.given("--fabric")) fabric = "tcp";
   if (fabric == "local")
-    throw ConfigError("--fabric local joins workers of one host: expected --fabric tcp with --hosts");
+    throw ConfigError(
+        "--fabric local joins workers of one host: expected --fabric tcp with --hosts");
 }
 
 void HostOptions::read(const CommandOptions& options, const std::string& secret) {
@@ -70,8 +69,8 @@ void HostOptions::read(const CommandOptions& options, const std::string& secret)
     return;
   }
   if (options.given("--hosts") && options.given("--hostfile"))
-    throw ConfigError(fmt::format("--hosts {} and --hostfile {}: expected one of the two", list_,
-                                  file_));
+    throw ConfigError(
+        fmt::format("--hosts {} and --hostfile {}: expected one of the two", list_, file_));
   if (!secret.empty() && !print_commands_)
     throw ConfigError(fmt::format(
         "--secret {}: with --hosts the launcher makes a secret; leave the option out", secret));
@@ -133,14 +132,16 @@ bool HostOptions::print_commands(const std::vector<std::string>& words,
   for (const std::string& word : words) command += " " + shell_quoted(word);
   for (const auto& name : variables_)
     command = fmt::format(" {}={}", name, shell_quoted(std::getenv(name.c_str()))) + command;
-  fmt::print("# All hosts need the secret of the run. Make it once, and copy it to each of them:\n"
-             "#   (umask 077; head -c 32 /dev/urandom > run.secret)\n");
+  fmt::print(
+      "# All hosts need the secret of the run. Make it once, and copy it to each of them:\n"
+      "#   (umask 077; head -c 32 /dev/urandom > run.secret)\n");
   int rank = 0;
   for (const Host& host : hosts_) {
     fmt::print("# on {}\n", host.name);
     for (int local = 0; local < host.workers; ++local)
       fmt::print(
-          "RANK={} WORLD_SIZE={} LOCAL_RANK={} LOCAL_WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}{}\n",
+          "RANK={} WORLD_SIZE={} LOCAL_RANK={} LOCAL_WORLD_SIZE={} MASTER_ADDR={} "
+          "MASTER_PORT={}{}\n",
           rank++, workers(), local, host.workers, address, port, command);
   }
   return true;
@@ -158,18 +159,19 @@ std::vector<std::string> without_options(const std::vector<std::string>& argumen
     const std::size_t equals = word.find('=');
     if (in(named, word))
       ++i;  // and its value
-    else if (!in(flags, word) && (equals == std::string::npos || !in(named, word.substr(0, equals))))
+    else if (!in(flags, word) &&
+             (equals == std::string::npos || !in(named, word.substr(0, equals))))
       out.push_back(word);
   }
   return out;
 }
 
 std::vector<std::string> worker_arguments(const Invocation& invocation, const std::string& secret) {
-  std::vector<std::string> out = without_options(
-      invocation.arguments,
-      {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous", "--secret",
-       "--fabric", "--workers", "-n"},
-      {"--print-commands"});
+  std::vector<std::string> out =
+      without_options(invocation.arguments,
+                      {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous",
+                       "--secret", "--fabric", "--workers", "-n"},
+                      {"--print-commands"});
   out.insert(out.begin(), "skein");
   out.insert(out.end(), {"--fabric", "tcp", "--secret", secret.empty() ? "run.secret" : secret});
   return out;

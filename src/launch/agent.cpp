@@ -142,9 +142,9 @@ class Agent {
       std::error_code code;
       std::filesystem::current_path(order.folder, code);
       if (code)
-        throw ConfigError(fmt::format(
-            "cannot work in '{}', the launcher's folder: {}; expected it on every host",
-            order.folder, code.message()));
+        throw ConfigError(
+            fmt::format("cannot work in '{}', the launcher's folder: {}; expected it on every host",
+                        order.folder, code.message()));
       if (order.own_program)
         order.plan.argv[0] = std::filesystem::read_symlink("/proc/self/exe").string();
       start_all(order.plan);

@@ -32,11 +32,11 @@ class AgentLine {
 
   // What the agent calls its version, once it has greeted; see agent_messages.h.
   const std::optional<std::string>& version() const { return version_; }
-  std::optional<Message> next();  // throws IoError for what is no message
+  std::optional<Message> next();           // throws IoError for what is no message
   bool closed() const { return closed_; }  // by the other side; next() still has what came before
   bool readable() const;                   // advance() would read something
 
-  std::string errors() const;     // the last lines that ssh wrote
+  std::string errors() const;      // the last lines that ssh wrote
   std::string said_first() const;  // what came where a greeting was expected, likewise
 
  private:

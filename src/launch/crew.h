@@ -28,7 +28,7 @@ struct WorkerStart {
 struct WorkerEnd {
   int signal = 0;
   int code = 0;
-  std::string lost;
+  std::string lost{};
 
   bool failed() const { return signal != 0 || code != 0 || !lost.empty(); }
 };

@@ -86,6 +86,7 @@ void check_all(const std::vector<Host>& hosts) {
   if (hosts.size() > static_cast<std::size_t>(kMostHosts))
     throw ConfigError(fmt::format("{} hosts: expected at most {}", hosts.size(), kMostHosts));
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());

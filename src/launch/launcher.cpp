@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "core/check.h"
 #include "launch/local_group.h"
@@ -118,7 +119,7 @@ class Run {
     std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
     group_->watch(watched);
     for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
-    poll(watched.data(), watched.size(), 
+    poll(watched.data(), watched.size(),
          milliseconds_left(std::min({deadline_, next_look_, group_->next_turn()})));
   }
 
@@ -151,6 +152,8 @@ class Run {
       const bool as_told = interrupted_by_ != 0 &&
                            (end->signal == interrupted_by_ || end->code == 128 + interrupted_by_);
       outcome.stopped = as_told || stage_ >= Stage::terminating;
+      if (outcome.stopped && !end->lost.empty() && unreachable_.insert(outcome.host).second)
+        fmt::print(stderr, "skein: host {}: {}\n", outcome.host, end->lost);
       if (!end->failed() || outcome.stopped) continue;
       if (can_go_on_without(*end))
         lose(rank);
@@ -286,6 +289,7 @@ class Run {
   std::vector<std::unique_ptr<Relay>> relays_;
   std::vector<WorkerOutcome> outcomes_;
   std::vector<Time> stopped_since_;
+  std::set<std::string> unreachable_;  // hosts of which nobody knows whether they obeyed
   Time next_look_ = kNever;
   Stage stage_ = Stage::running;
   Time deadline_ = kNever;

@@ -66,9 +66,9 @@ struct LaunchOptions {
 // once; the second one kills. Nothing the workers started is left when this function returns or
 // throws, or this process dies.
 //
-// Throws ConfigError when the program or the logs cannot be opened, and HostError when a host cannot
-// be reached before the run has begun. Blocks signals of the calling
-// thread meanwhile; meant for a process with one thread.
+// Throws ConfigError when the program or the logs cannot be opened, and HostError when a host
+// cannot be reached before the run has begun. Blocks signals of the calling thread meanwhile; meant
+// for a process with one thread.
 int launch(const LaunchOptions& options);
 
 }  // namespace skein

@@ -63,7 +63,8 @@ RemoteGroup::~RemoteGroup() {
   for (std::size_t host = 0; host < agents_.size(); ++host) finish(host);
   const Time until = clock_.now() + kLastWords;
   const auto ended = [&](std::size_t host) {
-    return agents_[host].gone || agents_[host].end || ways_.reap(static_cast<int>(host)).has_value();
+    return agents_[host].gone || agents_[host].end ||
+           ways_.reap(static_cast<int>(host)).has_value();
   };
   for (std::size_t host = 0; host < agents_.size(); ++host)
     while (!ended(host) && clock_.now() < until) {
@@ -80,10 +81,10 @@ RemoteGroup::~RemoteGroup() {
     }
 }
 
-// The agent of a host that has not greeted may be anything; it need not know when to end.
+// What has not greeted as our agents do need not know when to end.
 void RemoteGroup::finish(std::size_t host) {
   agents_[host].line->finish();
-  if (!agents_[host].line->version()) ways_.kill_one(static_cast<int>(host));
+  if (agents_[host].line->version() != agent_version()) ways_.kill_one(static_cast<int>(host));
 }
 
 void RemoteGroup::start(int rank, const WorkerStreams& streams, const sigset_t& signal_mask) {
@@ -150,8 +151,7 @@ void RemoteGroup::advance() {
   for (std::size_t host = 0; host < agents_.size(); ++host) {
     if (agents_[host].gone) continue;
     const bool silent = !agents_[host].line->version() || (state_ == State::holding && host == 0);
-    if (state_ != State::begun && now >= begin_limit_ && silent)
-      give_up(host, no_answer(host));
+    if (state_ != State::begun && now >= begin_limit_ && silent) give_up(host, no_answer(host));
     if (now >= kill_limit_ && has_living(host))
       give_up(host, "it does not say whether its workers have ended");
   }
@@ -189,7 +189,8 @@ bool RemoteGroup::take_messages(std::size_t host) {
 void RemoteGroup::take(std::size_t host, const Message& message) {
   switch (message.kind) {
     case MessageKind::held:
-      if (state_ != State::holding || host != 0) throw IoError("it holds a port without being asked");
+      if (state_ != State::holding || host != 0)
+        throw IoError("it holds a port without being asked");
       return begin(join_host_port(
           options_.rendezvous.empty() ? options_.hosts[0].address() : options_.rendezvous,
           decode_number(message.body)));

@@ -123,11 +123,10 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
     const WorkerOutcome& worker = workers[rank];
     if (static_cast<int>(rank) == root) continue;
     const std::string name = name_of(worker, static_cast<int>(rank));
-    if (!worker.end.lost.empty())
-      out += fmt::format("  {}  {}\n", name, how_it_ended(worker));
-    else if (knows(worker.record))
+    const bool lost = !worker.end.lost.empty();
+    if (knows(worker.record) && !lost)
       out += fmt::format("  {}  step {}  {}\n", name, worker.record.step, activity(worker));
-    else if (worker.end.failed() && !worker.stopped)
+    else if (lost || (worker.end.failed() && !worker.stopped))
       out += fmt::format("  {}  {}\n", name, how_it_ended(worker));
   }
   if (!logs.empty()) out += fmt::format("  logs    {}\n", logs);

@@ -54,7 +54,7 @@ class WorkerGroup {
   // What the worker is doing, or was when it ended. It may be a while old, unless report_often()
   // was called.
   virtual BoardRecord record(int rank) const = 0;
-  virtual bool stopped(int rank) const = 0;               // as by SIGSTOP
+  virtual bool stopped(int rank) const = 0;           // as by SIGSTOP
   virtual std::string host(int) const { return ""; }  // where that rank is; empty: on this host
   virtual void report_often() {}
 
