@@ -80,6 +80,7 @@ class Remote : public ::testing::Test {
   void start(const std::string& worker) { start_program({"sh", "-c", worker}); }
   void start_program(std::vector<std::string> argv) {
     options_.argv = std::move(argv);
+    std::fflush(nullptr);  // else the other process prints it again
     pid_ = fork();
     if (pid_ != 0) return;
     setenv("D", folder_.path().c_str(), 1);
