@@ -15,7 +15,7 @@ namespace skein {
 namespace {
 
 // Without a prompt, which nobody could answer; a host that has gone is noticed after 15 s.
-constexpr const char* kSsh = "ssh -o BatchMode=yes -o ServerAliveInterval=5";
+constexpr const char* kSsh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 constexpr int kUsualPort = 29500;
 
 std::string own_program_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -170,7 +170,7 @@ std::vector<std::string> worker_arguments(const Invocation& invocation, const st
   std::vector<std::string> out =
       without_options(invocation.arguments,
                       {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous",
-                       "--secret", "--fabric", "--workers", "-n"},
+                       "--secret", "--fabric", "--workers", "-n", "--restarts", "--min-workers"},
                       {"--print-commands"});
   out.insert(out.begin(), "skein");
   out.insert(out.end(), {"--fabric", "tcp", "--secret", secret.empty() ? "run.secret" : secret});

@@ -33,7 +33,7 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 }
 
 int launch_workers(const Invocation& invocation, const TrainOptions& options,
-                   const HostOptions& hosts) {
+                   const HostOptions& hosts, const RestartOptions& restarts) {
   if (hosts.print_commands(worker_arguments(invocation, options.secret_file), options.rendezvous))
     return 0;
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
@@ -46,6 +46,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   if (options.overwrite) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };
+  if (restarts.most > 0) return launch_with_restarts(invocation, options, launch, restarts);
   return skein::launch(launch);
 }
 
@@ -76,7 +77,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
     invocation.action = [reader, &invocation] {
       const auto placement = detect(process_environment);
       TrainOptions options = reader->read(placement);
-      if (!placement) return launch_workers(invocation, options, reader->hosts());
+      if (!placement)
+        return launch_workers(invocation, options, reader->hosts(), reader->restarts());
       return run_as_worker(*placement, [&] { return run_training(options); });
     };
   });

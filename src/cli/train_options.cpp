@@ -13,6 +13,7 @@
 #include "fabric/fabric.h"
 #include "keep/run_folder.h"
 #include "skein/error.h"
+#include "strategy/registry.h"
 
 namespace skein {
 
@@ -45,6 +46,10 @@ void TrainOptionReader::declare_workers() {
   network_.declare(options_);
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");
   options_.duration("--deadline", job_.deadline, "longest silence of another worker");
+  options_.integer("--restarts", restarts_.most, 1, 1'000'000, "K",
+                   "start anew from the last checkpoint when a worker is lost, K times at most");
+  options_.integer("--min-workers", restarts_.min_workers, 1, kMostWorkersOfARun, "M",
+                   "--restarts: leave out hosts that are gone while M workers are left");
 }
 
 void TrainOptionReader::declare_length() {
@@ -104,6 +109,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   job_.encrypt = network_.encrypt == "on";
   check_choices();
   shared_.read();
+  check_restarts(placement);
   check_files();
   job_.command = "train";
   job_.version = SKEIN_VERSION;
@@ -141,6 +147,35 @@ void TrainOptionReader::check_choices() const {
                                   job_.samples, job_.epochs));
 }
 
+void TrainOptionReader::check_restarts(const std::optional<Placement>& placement) {
+  if (placement && placement->launcher == "skein")
+    return read_restarts(process_environment("SKEIN_RESTARTS"), job_);
+  const auto refuse = [](const char* option, int value, const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}", option, value, why));
+  };
+  const int most = restarts_.most, least = restarts_.min_workers;
+  if (least > 0 && (most == 0 || hosts_.workers() == 0))
+    refuse("--min-workers", least,
+           "it is for hosts that are lost; expected --restarts and --hosts");
+  if (most == 0) return;
+  if (placement)
+    refuse("--restarts", most,
+           placement->launcher +
+               " has started this worker, and would have to start it again; "
+               "leave the option out");
+  if (strategy_gossips(job_.strategy))
+    refuse("--restarts", most,
+           job_.strategy + " goes on without lost workers; leave the option out");
+  if (job_.out.empty() || job_.checkpoint_every == 0)
+    refuse("--restarts", most,
+           "there would be no checkpoint to start from; expected --out DIR and "
+           "--checkpoint-every SAMPLES");
+  if (least > hosts_.workers())
+    refuse("--min-workers", least, fmt::format("the hosts have {}", hosts_.workers()));
+  if (least > 0 && least < hosts_.workers() && !job_.emulate_speeds.empty())
+    refuse("--min-workers", least, "--emulate-speeds says the speed of each of all workers");
+}
+
 void TrainOptionReader::check_files() const {
   if (!job_.json.empty()) prepare_file("--json", job_.json);
   if (!job_.trace.empty()) prepare_file("--trace", job_.trace);
@@ -168,7 +203,8 @@ void TrainOptionReader::check_files() const {
 }
 
 void TrainOptionReader::fit_to(int size, const std::string& launcher) {
-  if (!launcher.empty() && options_.given("--workers") && job_.workers != size)
+  const int expected = job_.batch_workers > 0 ? job_.batch_workers : size;
+  if (!launcher.empty() && options_.given("--workers") && job_.workers != expected)
     throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
                                   job_.workers, launcher, size));
   job_.workers = size;

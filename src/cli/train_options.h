@@ -8,6 +8,7 @@
 #include "cli/job_options.h"
 #include "cli/network_options.h"
 #include "cli/options.h"
+#include "cli/restarts.h"
 #include "train/options.h"
 
 namespace skein {
@@ -22,7 +23,8 @@ class TrainOptionReader {
   // value and what is allowed.
   TrainOptions read(const std::optional<Placement>& placement);
 
-  const HostOptions& hosts() const { return hosts_; }  // of a launcher
+  const HostOptions& hosts() const { return hosts_; }           // of a launcher
+  const RestartOptions& restarts() const { return restarts_; }  // likewise
 
  private:
   void declare_job();
@@ -36,11 +38,13 @@ class TrainOptionReader {
   void read_hosts(const std::optional<Placement>& placement);
   void fit_to(int size, const std::string& launcher);
   void check_choices() const;
+  void check_restarts(const std::optional<Placement>& placement);
   void check_files() const;
 
   CommandOptions options_;
   NetworkOptions network_;
   HostOptions hosts_;
+  RestartOptions restarts_;
   TrainOptions job_;
   JobOptions shared_;
   bool no_decay_1d_ = false;

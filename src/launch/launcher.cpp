@@ -43,6 +43,8 @@ WorkerPlan plan_of(const LaunchOptions& options, const std::optional<HeldPort>& 
   return plan;
 }
 
+bool is_usage(const WorkerEnd& end) { return end.signal == 0 && end.code == 2; }
+
 // What kind of stopping the run is in; each later one includes those before it.
 enum class Stage { running, settling, terminating, killing };
 
@@ -163,7 +165,7 @@ class Run {
   }
 
   bool can_go_on_without(const WorkerEnd& end) const {
-    const bool usage = end.signal == 0 && end.code == 2;
+    const bool usage = is_usage(end);
     return options_.go_on && !usage && (group_->alive() > 0 || somebody_succeeded());
   }
 
@@ -243,8 +245,10 @@ class Run {
                     [](const WorkerOutcome& worker) { return worker.end.failed(); });
     if (!failed) return 0;
     if (options_.go_on && speak_for_survivors()) return 0;
-    const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
     const int root = root_cause(outcomes_);
+    const auto restarts = why_not_anew(root);
+    if (restarts && restarts->empty()) return 1;
+    const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
     if (root < 0) {
       fmt::print(stderr, "skein: interrupted by SIG{}; the run has ended.\n{}",
                  sigabbrev_np(interrupted_by_),
@@ -252,17 +256,29 @@ class Run {
       return 128 + interrupted_by_;
     }
     const WorkerEnd& end = outcomes_[static_cast<std::size_t>(root)].end;
-    const bool usage = end.signal == 0 && end.code == 2;
+    const bool usage = is_usage(end);
     if (logs_ && !options_.show_all && root != 0)
       outcomes_[static_cast<std::size_t>(root)].log_tail = logs_->tail(root);
     if (!usage) {
       if (logs_) logs_->keep();
       fmt::print(stderr, "{}",
-                 failure_report(outcomes_, root, logs_ ? logs_->pattern() : "", resume));
+                 failure_report(outcomes_, root, logs_ ? logs_->pattern() : "", resume,
+                                restarts.value_or("")));
     } else if (!said_by_rank_0(end)) {
       fmt::print(stderr, "{}", usage_report(outcomes_[static_cast<std::size_t>(root)], root));
     }
     return usage ? 2 : 1;
+  }
+
+  // Nullopt when that is out of the question.
+  std::optional<std::string> why_not_anew(int root) const {
+    if (!options_.why_not_anew || root < 0 || interrupted_by_ != 0) return std::nullopt;
+    const WorkerOutcome& first = outcomes_[static_cast<std::size_t>(root)];
+    if (is_usage(first.end)) return std::nullopt;
+    RunLoss loss{cause(first, root), 0};
+    for (const WorkerOutcome& worker : outcomes_)
+      loss.samples = std::max(loss.samples, worker.record.samples);
+    return options_.why_not_anew(loss);
   }
 
   // Whether anybody succeeded. Then the terminal shows what rank 0 would have said.

@@ -12,6 +12,12 @@
 
 namespace skein {
 
+// A run that has ended because a worker failed or was lost, and not by the user's error or wish.
+struct RunLoss {
+  std::string why;           // who and how, as one sentence without its full stop
+  std::int64_t samples = 0;  // that the run had done, as far as its workers have said
+};
+
 struct LaunchOptions {
   int workers = 1;
   std::vector<std::string> argv;  // the program, looked up in PATH, and its arguments
@@ -37,6 +43,10 @@ struct LaunchOptions {
 
   // Asked after a failure: the command that continues the run, or nothing when there is none.
   std::function<std::string()> resume_hint;
+
+  // Asked after such an end. Empty when the caller will start the run anew: then launch() reports
+  // nothing and returns 1. Else why it will not, for the report.
+  std::function<std::string(const RunLoss&)> why_not_anew;
 
   // Make a place for workers to meet over TCP: a port of the loopback interface and a secret.
   bool meeting_place = false;

@@ -106,8 +106,15 @@ int root_cause(const std::vector<WorkerOutcome>& workers) {
   return best < 0 ? best : who_left(workers, best);
 }
 
+std::string cause(const WorkerOutcome& worker, int rank) {
+  const std::string& error = worker.end.lost.empty() ? worker.record.failure : worker.end.lost;
+  return fmt::format("{} {}{}{}{}", name_of(worker, rank), how_it_ended(worker),
+                     where(worker.record), error.empty() ? "" : ": ", error);
+}
+
 std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
-                           const std::string& logs, const std::string& resume) {
+                           const std::string& logs, const std::string& resume,
+                           const std::string& restarts) {
   const WorkerOutcome& first = workers[static_cast<std::size_t>(root)];
   std::string out = fmt::format("skein: {} {}{}; the run has ended.\n", name_of(first, root),
                                 how_it_ended(first), where(first.record));
@@ -129,6 +136,7 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
     else if (lost || (worker.end.failed() && !worker.stopped))
       out += fmt::format("  {}  {}\n", name, how_it_ended(worker));
   }
+  if (!restarts.empty()) out += fmt::format("  restarts  {}\n", restarts);
   if (!logs.empty()) out += fmt::format("  logs    {}\n", logs);
   if (!resume.empty()) out += fmt::format("  resume  {}\n", resume);
   return out;

@@ -27,10 +27,14 @@ struct WorkerOutcome {
 // that one left the run.
 int root_cause(const std::vector<WorkerOutcome>& workers);
 
+// "rank 3 was killed by SIGKILL at step 1204 (backward)", with its error if it left one.
+std::string cause(const WorkerOutcome& worker, int rank);
+
 // The one block, each line ended by a newline: who failed first and why, what the others were
-// doing, and where to look on. `logs` and `resume` may be empty.
+// doing, and where to look on. `logs`, `resume` and what there is to say of restarts may be empty.
 std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
-                           const std::string& logs, const std::string& resume);
+                           const std::string& logs, const std::string& resume,
+                           const std::string& restarts = "");
 
 // One line: `rank` was lost, and the others go on.
 std::string loss_report(const WorkerOutcome& worker, int rank);

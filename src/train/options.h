@@ -37,6 +37,11 @@ struct TrainOptions {
   int accumulate = 1;          // micro-batches per step
   double target_accuracy = 0;  // in (0, 1]: stop when an evaluation reaches it; 0: never
 
+  // A run that was started anew with fewer workers keeps its global batch, which is that of so many
+  // workers; 0: of those that there are.
+  int batch_workers = 0;
+  std::string restarts_json = "[]";  // what the launcher knows of them, for the report
+
   // The optimizer.
   std::string optimizer = "sgd";  // or "adamw"
   double learning_rate = 0.05;    // when not given: 0.05 for sgd, 0.001 for adamw

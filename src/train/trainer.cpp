@@ -202,7 +202,8 @@ void Trainer::start_folder() {
 
 // Of all workers in lockstep, else of this one.
 std::int64_t Trainer::step_batch() const {
-  return options_.batch * options_.accumulate * (lockstep_ ? world_.size() : 1);
+  const int workers = options_.batch_workers > 0 ? options_.batch_workers : world_.size();
+  return options_.batch * options_.accumulate * (lockstep_ ? workers : 1);
 }
 
 Trainer::Step Trainer::next_step(std::int64_t done) {
@@ -473,6 +474,7 @@ void Trainer::report() {
     auto json = summary;
     json["command"] = options_.command;
     json["run_id"] = run_id_;
+    json["restarts"] = nlohmann::json::parse(options_.restarts_json);
     json["version"] = options_.version;
     json["seed"] = options_.seed;
     json["config"] = nlohmann::json::parse(options_.config_json);
