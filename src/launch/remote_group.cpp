@@ -18,14 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kKillLimit = 2s;      // from SIGKILL to the news that all have ended
-constexpr auto kEndOfSsh = 1s;       // from the end of its output to its own
 constexpr auto kLastWords = 3000ms;  // for agents to end when the run is over
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) out.emplace_back(*entry);
-  return out;
-}
 
 FileDescriptor copy_of(int descriptor) {
   FileDescriptor out(fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
@@ -60,31 +53,21 @@ RemoteGroup::RemoteGroup(RemoteOptions options, WorkerPlan plan)
 }
 
 RemoteGroup::~RemoteGroup() {
-  for (std::size_t host = 0; host < agents_.size(); ++host) finish(host);
+  for (HostLink& link : links_) link.finish();
   const Time until = clock_.now() + kLastWords;
-  const auto ended = [&](std::size_t host) {
-    return agents_[host].gone || agents_[host].end ||
-           ways_.reap(static_cast<int>(host)).has_value();
-  };
-  for (std::size_t host = 0; host < agents_.size(); ++host)
-    while (!ended(host) && clock_.now() < until) {
-      std::vector<pollfd> watched{{ways_.descriptor(static_cast<int>(host)), POLLIN, 0}};
-      agents_[host].line->watch(watched);
+  for (HostLink& link : links_)
+    while (!link.given_up() && !link.has_ended(clock_.now()) && clock_.now() < until) {
+      std::vector<pollfd> watched;
+      link.watch(watched);
       poll(watched.data(), watched.size(), 50);
       try {
-        agents_[host].line->advance();
-        while (agents_[host].line->next()) {
+        link.line().advance();
+        while (link.line().next()) {
         }
       } catch (const Error&) {
-        ways_.kill_one(static_cast<int>(host));  // it would not end by itself
+        link.give_up();  // it would not end by itself
       }
     }
-}
-
-// What has not greeted as our agents do need not know when to end.
-void RemoteGroup::finish(std::size_t host) {
-  agents_[host].line->finish();
-  if (agents_[host].line->version() != agent_version()) ways_.kill_one(static_cast<int>(host));
 }
 
 void RemoteGroup::start(int rank, const WorkerStreams& streams, const sigset_t& signal_mask) {
@@ -104,21 +87,11 @@ std::vector<std::string> RemoteGroup::command(const Host& host) const {
 
 void RemoteGroup::connect(const sigset_t& signal_mask) {
   begin_limit_ = clock_.now() + options_.patience;
+  links_.reserve(options_.hosts.size());
   int rank = 0;
-  for (const Host& host : options_.hosts) {
-    auto [line, far] = AgentLine::open();
-    WorkerStart how;
-    how.argv = command(host);
-    how.environment = own_environment();
-    how.input = how.output = far.talk.get();
-    how.error = far.errors.get();
-    how.signal_mask = signal_mask;
-    ways_.start(how);
-    Agent agent;
-    agent.line = std::make_unique<AgentLine>(std::move(line));
-    agent.first_rank = std::exchange(rank, rank + host.workers);
-    agents_.push_back(std::move(agent));
-  }
+  for (const Host& host : options_.hosts)
+    links_.emplace_back(host, std::exchange(rank, rank + host.workers), command(host), ways_,
+                        signal_mask);
 }
 
 int RemoteGroup::alive() const {
@@ -127,93 +100,88 @@ int RemoteGroup::alive() const {
 }
 
 void RemoteGroup::watch(std::vector<pollfd>& watched) const {
-  for (std::size_t host = 0; host < agents_.size(); ++host) {
-    if (agents_[host].gone) continue;
-    watched.push_back({ways_.descriptor(static_cast<int>(host)), POLLIN, 0});
-    agents_[host].line->watch(watched);
-  }
+  for (const HostLink& link : links_)
+    if (!link.given_up()) link.watch(watched);
 }
 
 Time RemoteGroup::next_turn() const {
   if (more_to_take_) return Time();
   Time out = std::min(state_ == State::begun ? kNever : begin_limit_, kill_limit_);
-  for (const Agent& agent : agents_)
-    if (!agent.gone && agent.closed_at != kNever) out = std::min(out, agent.closed_at + kEndOfSsh);
+  for (const HostLink& link : links_)
+    if (!link.given_up()) out = std::min(out, link.next_look());
   return out;
 }
 
 void RemoteGroup::advance() {
   more_to_take_ = false;
-  for (std::size_t host = 0; host < agents_.size(); ++host)
-    if (!agents_[host].gone) advance(host);
+  for (HostLink& link : links_)
+    if (!link.given_up()) advance(link);
   if (state_ == State::greeting) meet();
   const Time now = clock_.now();
-  for (std::size_t host = 0; host < agents_.size(); ++host) {
-    if (agents_[host].gone) continue;
-    const bool silent = !agents_[host].line->version() || (state_ == State::holding && host == 0);
-    if (state_ != State::begun && now >= begin_limit_ && silent) give_up(host, no_answer(host));
-    if (now >= kill_limit_ && has_living(host))
-      give_up(host, "it does not say whether its workers have ended");
+  for (HostLink& link : links_) {
+    if (link.given_up()) continue;
+    const bool silent = !link.greeted() || (state_ == State::holding && link.has_rank(0));
+    if (state_ != State::begun && now >= begin_limit_ && silent)
+      give_up(link, link.no_answer(options_.patience));
+    else if (now >= kill_limit_ && has_living(link))
+      give_up(link, "it does not say whether its workers have ended");
   }
 }
 
-void RemoteGroup::advance(std::size_t host) {
-  Agent& agent = agents_[host];
+void RemoteGroup::advance(HostLink& link) {
   try {
-    agent.line->advance();
-    check_version(host);
-    if (take_messages(host)) return;
+    link.line().advance();
+    link.check_version();
+    take_messages(link);
   } catch (const IoError& error) {
-    return give_up(host, error.what());
+    return give_up(link, error.what());
   }
-  look_for_end(host);
+  // The end of ssh is that of the host: nobody else can say what its workers do.
+  if (more_to_take_ || !link.has_ended(clock_.now())) return;
+  if (link.line().readable())  // what it said before
+    more_to_take_ = true;
+  else
+    give_up(link, link.why_it_ended());
 }
 
-void RemoteGroup::check_version(std::size_t host) const {
-  const auto& version = agents_[host].line->version();
-  if (version && *version != agent_version())
-    throw ConfigError(fmt::format("host {} has Skein {}, this is Skein {}: expected the same",
-                                  name(host), *version, agent_version()));
-}
-
-// One message of output at a time: it may go to a pipe that this thread has to empty. True when
-// there is more.
-bool RemoteGroup::take_messages(std::size_t host) {
-  while (auto message = agents_[host].line->next()) {
-    take(host, *message);
-    if (message->kind == MessageKind::output) return more_to_take_ = true;
+// One message of output at a time: it may go to a pipe that this thread has to empty.
+void RemoteGroup::take_messages(HostLink& link) {
+  while (auto message = link.line().next()) {
+    take(link, *message);
+    if (message->kind != MessageKind::output) continue;
+    more_to_take_ = true;
+    return;
   }
-  return false;
 }
 
-void RemoteGroup::take(std::size_t host, const Message& message) {
+void RemoteGroup::take(HostLink& link, const Message& message) {
   switch (message.kind) {
     case MessageKind::held:
-      if (state_ != State::holding || host != 0)
+      if (state_ != State::holding || !link.has_rank(0))
         throw IoError("it holds a port without being asked");
       return begin(join_host_port(
           options_.rendezvous.empty() ? options_.hosts[0].address() : options_.rendezvous,
           decode_number(message.body)));
     case MessageKind::refused:
-      throw ConfigError(fmt::format("host {}: {}", name(host), message.body));
+      throw ConfigError(fmt::format("host {}: {}", link.host().name, message.body));
     case MessageKind::started:
       return;
     case MessageKind::output: {
       const Output output = decode_output(message.body);
-      checked(host, output.rank);
+      checked(link, output.rank);
       return print(output);
     }
     case MessageKind::record: {
       RecordNews news = decode_record(message.body, clock_.now());
-      Worker& told = worker(checked(host, news.rank));
+      Worker& told = worker(checked(link, news.rank));
       told.record = std::move(news.record);
       told.stopped = news.stopped;
       return;
     }
     case MessageKind::ended: {
       const EndNews news = decode_end(message.body);
-      end(checked(host, news.rank), news.end);
-      if (!has_living(host)) finish(host);
+      end(checked(link, news.rank), news.end);
+      if (!has_living(link)) link.finish();
       return;
     }
     default:
@@ -221,8 +189,8 @@ void RemoteGroup::take(std::size_t host, const Message& message) {
   }
 }
 
-int RemoteGroup::checked(std::size_t host, int rank) const {
-  if (rank >= plan_.size || worker(rank).host != host || state_ != State::begun)
+int RemoteGroup::checked(const HostLink& link, int rank) const {
+  if (!link.has_rank(rank) || state_ != State::begun)
     throw IoError(fmt::format("it told of rank {}, which is not one of its own", rank));
   return rank;
 }
@@ -235,8 +203,8 @@ void RemoteGroup::print(const Output& output) {
 
 // When all have greeted, the first one keeps a port for rank 0, unless the user has chosen one.
 void RemoteGroup::meet() {
-  for (const Agent& agent : agents_)
-    if (!agent.line->version()) return;
+  for (const HostLink& link : links_)
+    if (!link.greeted()) return;
   if (has_port(options_.rendezvous)) return begin(options_.rendezvous);
   HoldOrder order;
   order.host = options_.rendezvous.empty() ? options_.hosts[0].address() : options_.rendezvous;
@@ -246,7 +214,7 @@ void RemoteGroup::meet() {
                   [](const Host& host) { return names_loopback(host.address()); }) ||
       options_.hosts.size() == 1;
   state_ = State::holding;
-  agents_[0].line->send(MessageKind::hold, encode(order));
+  links_[0].line().send(MessageKind::hold, encode(order));
 }
 
 void RemoteGroup::begin(const std::string& rendezvous) {
@@ -256,62 +224,21 @@ void RemoteGroup::begin(const std::string& rendezvous) {
   order.own_program = options_.own_program;
   order.plan = plan_;
   order.plan.rendezvous = rendezvous;
-  for (std::size_t host = 0; host < agents_.size(); ++host) {
-    order.plan.first_rank = agents_[host].first_rank;
-    order.plan.workers = options_.hosts[host].workers;
-    agents_[host].line->send(MessageKind::start, encode(order));
+  for (HostLink& link : links_) {
+    order.plan.first_rank = link.first_rank();
+    order.plan.workers = link.host().workers;
+    link.line().send(MessageKind::start, encode(order));
   }
 }
 
-// The end of ssh is that of the host: nobody else can say what its workers do.
-void RemoteGroup::look_for_end(std::size_t host) {
-  Agent& agent = agents_[host];
-  if (!agent.end) agent.end = ways_.reap(static_cast<int>(host));
-  if (!agent.end && !agent.line->closed()) return;
-  agent.closed_at = std::min(agent.closed_at, clock_.now());
-  if (agent.line->readable()) {  // what it said before
-    more_to_take_ = true;
-    return;
-  }
-  if (agent.end || clock_.now() >= agent.closed_at + kEndOfSsh) give_up(host, why_it_ended(host));
-}
-
-std::string RemoteGroup::why_it_ended(std::size_t host) const {
-  const Agent& agent = agents_[host];
-  std::string out = "the connection was closed";
-  const std::string way = command(options_.hosts[host]).front();
-  if (agent.end && agent.end->signal != 0)
-    out = fmt::format("{} was killed by SIG{}", way, sigabbrev_np(agent.end->signal));
-  else if (agent.end && agent.end->code != 0)
-    out = fmt::format("{} ended with code {}", way, agent.end->code);
-  const std::string errors = agent.line->errors(), first = agent.line->said_first();
-  if (!errors.empty()) out += ": " + errors;
-  if (!agent.line->version() && !first.empty()) out += fmt::format(" (it said '{}')", first);
-  if (agent.end && agent.end->code == 127 && !agent.line->version())
-    out += fmt::format("; is Skein at {} there? Expected --remote-skein PATH", options_.program);
-  return out;
-}
-
-std::string RemoteGroup::no_answer(std::size_t host) const {
-  const AgentLine& line = *agents_[host].line;
-  std::string out = fmt::format("no answer of an agent within {} s",
-                                static_cast<double>(options_.patience.count()) / 1000);
-  if (!line.errors().empty()) out += ": " + line.errors();
-  if (!line.version() && !line.said_first().empty())
-    out += fmt::format(" (it said '{}')", line.said_first());
-  return out;
-}
-
-void RemoteGroup::give_up(std::size_t host, const std::string& why) {
-  Agent& agent = agents_[host];
-  agent.gone = true;
-  ways_.kill_one(static_cast<int>(host));
-  if (!has_living(host)) return;
-  if (state_ != State::begun) throw HostError(name(host), why);
+void RemoteGroup::give_up(HostLink& link, const std::string& why) {
+  link.give_up();
+  if (!has_living(link)) return;
+  if (state_ != State::begun) throw HostError(link.host().name, why);
   WorkerEnd lost;
   lost.lost = why;
   for (int rank = 0; rank < plan_.size; ++rank)
-    if (worker(rank).host == host && !worker(rank).ended) end(rank, lost);
+    if (link.has_rank(rank)) end(rank, lost);
 }
 
 void RemoteGroup::end(int rank, const WorkerEnd& end) {
@@ -324,9 +251,10 @@ void RemoteGroup::end(int rank, const WorkerEnd& end) {
   ended.error = FileDescriptor();
 }
 
-bool RemoteGroup::has_living(std::size_t host) const {
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [&](const Worker& each) { return each.host == host && !each.ended; });
+bool RemoteGroup::has_living(const HostLink& link) const {
+  for (int rank = 0; rank < plan_.size; ++rank)
+    if (link.has_rank(rank) && !worker(rank).ended) return true;
+  return false;
 }
 
 std::optional<WorkerEnd> RemoteGroup::reap(int rank) {
@@ -337,8 +265,8 @@ std::optional<WorkerEnd> RemoteGroup::reap(int rank) {
 }
 
 void RemoteGroup::report_often() {
-  for (const Agent& agent : agents_)
-    if (!agent.gone && state_ == State::begun) agent.line->send(MessageKind::report_often);
+  for (HostLink& link : links_)
+    if (!link.given_up() && state_ == State::begun) link.line().send(MessageKind::report_often);
 }
 
 void RemoteGroup::signal(int number) {
@@ -349,14 +277,14 @@ void RemoteGroup::signal(int number) {
     for (int rank = 0; rank < plan_.size; ++rank) end(rank, by);
     return;
   }
-  for (std::size_t host = 0; host < agents_.size(); ++host)
-    if (!agents_[host].gone && has_living(host))
-      agents_[host].line->send(MessageKind::signal, encode_number(number));
+  for (HostLink& link : links_)
+    if (!link.given_up() && has_living(link))
+      link.line().send(MessageKind::signal, encode_number(number));
 }
 
 void RemoteGroup::kill_one(int rank) {
   if (state_ == State::begun)
-    agents_[worker(rank).host].line->send(MessageKind::kill_one, encode_number(rank));
+    links_[worker(rank).host].line().send(MessageKind::kill_one, encode_number(rank));
 }
 
 }  // namespace skein

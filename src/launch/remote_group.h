@@ -2,11 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "launch/agent_line.h"
+#include "launch/host_link.h"
 #include "launch/hosts.h"
 #include "launch/worker_group.h"
 #include "skein/error.h"
@@ -70,35 +69,22 @@ class RemoteGroup final : public WorkerGroup {
     bool stopped = false, ended = false, reaped = false;
     WorkerEnd end;
   };
-  struct Agent {
-    std::unique_ptr<AgentLine> line;
-    int first_rank = 0;
-    Time closed_at = kNever;
-    bool gone = false;             // given up
-    std::optional<WorkerEnd> end;  // of ssh
-  };
   enum class State { greeting, holding, begun };
 
   const Worker& worker(int rank) const { return workers_[static_cast<std::size_t>(rank)]; }
   Worker& worker(int rank) { return workers_[static_cast<std::size_t>(rank)]; }
-  const std::string& name(std::size_t host) const { return options_.hosts[host].name; }
   std::vector<std::string> command(const Host& host) const;
   void connect(const sigset_t& signal_mask);
-  void advance(std::size_t host);
-  void check_version(std::size_t host) const;
-  bool take_messages(std::size_t host);
-  void take(std::size_t host, const Message& message);
-  int checked(std::size_t host, int rank) const;
+  void advance(HostLink& link);
+  void take_messages(HostLink& link);
+  void take(HostLink& link, const Message& message);
+  int checked(const HostLink& link, int rank) const;
   void print(const Output& output);
   void meet();
   void begin(const std::string& rendezvous);
-  void look_for_end(std::size_t host);
-  void give_up(std::size_t host, const std::string& why);
+  void give_up(HostLink& link, const std::string& why);
   void end(int rank, const WorkerEnd& end);
-  bool has_living(std::size_t host) const;
-  std::string why_it_ended(std::size_t host) const;
-  std::string no_answer(std::size_t host) const;
-  void finish(std::size_t host);
+  bool has_living(const HostLink& link) const;
 
   RemoteOptions options_;
   WorkerPlan plan_;
@@ -107,8 +93,8 @@ class RemoteGroup final : public WorkerGroup {
   Time begin_limit_ = kNever, kill_limit_ = kNever;
   bool more_to_take_ = false;
   std::vector<Worker> workers_;
-  std::vector<Agent> agents_;
   Crew ways_;  // to the hosts: one ssh each
+  std::vector<HostLink> links_;
 };
 
 }  // namespace skein
