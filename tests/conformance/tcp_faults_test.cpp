@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "conformance/forked.h"
 #include "fabric/survivors.h"
 #include "fabric/tcp/address.h"
+#include "fabric/tcp/pulse.h"
 #include "proxy/proxied_ranks.h"
 #include "skein/error.h"
 
@@ -65,10 +67,12 @@ void expect_lost(const std::vector<RankEnd>& ends, const std::string& how) {
   }
 }
 
-// Waits until so many bytes have passed the proxy on their way to rank 0.
+// Waits until so many bytes have passed the proxy.
 void wait_for_bytes(FaultProxy& proxy, std::uint64_t bytes) {
-  for (int i = 0; i < 20'000 && proxy.passed(FaultProxy::to_target) < bytes; ++i)
-    std::this_thread::sleep_for(1ms);
+  const auto passed = [&] {
+    return proxy.passed(FaultProxy::to_target) + proxy.passed(FaultProxy::from_target);
+  };
+  for (int i = 0; i < 20'000 && passed() < bytes; ++i) std::this_thread::sleep_for(1ms);
 }
 
 TEST(TcpFaults, BytesThatComeLateComeAllTheSame) {
@@ -98,34 +102,90 @@ TEST(TcpFaults, AStallAboveTheLimitEndsTheOperationThatWaits) {
   }
 }
 
-TEST(TcpFaults, AConnectionThatIsResetIsNoticedAtOnce) {
+// Nobody notices: the sums are those of a whole connection, bit for bit.
+TEST(TcpFaults, AConnectionThatIsResetIsReplaced) {
   for (const bool encrypt : {true, false}) {
     ProxiedRanks ranks(2, [&](TcpOptions& options) { options.encrypt = encrypt; });
-    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 1'000'000); });
-    wait_for_bytes(ranks.proxy(), 2'000'000);
-    ranks.proxy().cut();
-    expect_lost(ranks.ends(), "was lost");
+    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 40); });
+    for (std::uint64_t bytes = 1'000'000; bytes < 10'000'000; bytes += 1'000'000) {
+      wait_for_bytes(ranks.proxy(), bytes);
+      ranks.proxy().cut();
+    }
+    expect_all_well(ranks.ends());
+    EXPECT_GT(ranks.proxy().connections(), 5);
   }
 }
 
-TEST(TcpFaults, AConnectionThatOneSideClosesIsNoticedAtOnce) {
+TEST(TcpFaults, ConnectionsThatAreResetAgainAndAgainAreReplaced) {
+  for (const bool encrypt : {true, false}) {
+    ProxiedRanks ranks(3, [&](TcpOptions& options) { options.encrypt = encrypt; });
+    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 10); });
+    wait_for_bytes(ranks.proxy(), 100'000);
+    ranks.proxy().cut_every(200'003);
+    expect_all_well(ranks.ends());
+    EXPECT_GT(ranks.proxy().connections(), 20);
+  }
+}
+
+TEST(TcpFaults, AConnectionThatOneSideClosesIsReplaced) {
   for (const auto way : {FaultProxy::to_target, FaultProxy::from_target}) {
     ProxiedRanks ranks(2);
-    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 1'000'000); });
+    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 30); });
     wait_for_bytes(ranks.proxy(), 2'000'000);
     ranks.proxy().half_close(way);
-    expect_lost(ranks.ends(), "was lost");
+    expect_all_well(ranks.ends());
+    EXPECT_GT(ranks.proxy().connections(), 1);
   }
 }
 
-TEST(TcpFaults, AByteThatChangesOnTheWayIsNoticedUnderTls) {
+TEST(TcpFaults, AByteThatChangesOnTheWayIsNoticedUnderTlsAndSentAgain) {
   for (const auto way : {FaultProxy::to_target, FaultProxy::from_target}) {
     ProxiedRanks ranks(2);
-    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 1'000'000); });
+    ranks.start([](Fabric& fabric) { return sum_rounds(fabric, 30); });
     wait_for_bytes(ranks.proxy(), 1'000'000);
     ranks.proxy().corrupt_after(way, 1'234'567);
-    expect_lost(ranks.ends(), "was lost");
+    expect_all_well(ranks.ends());
+    EXPECT_GT(ranks.proxy().connections(), 1);
   }
+}
+
+// Small messages too, in both directions at once, which nobody keeps for the fabric.
+TEST(TcpFaults, MessagesArriveOnceAndInOrderHoweverOftenTheConnectionBreaks) {
+  ProxiedRanks ranks(2);
+  ranks.start([](Fabric& fabric) -> Task<> {
+    const int peer = 1 - fabric.rank();
+    for (int i = 0; i < 3000; ++i) {
+      std::vector<float> out(static_cast<std::size_t>(1 + i % 700), static_cast<float>(i));
+      fabric.send_and_forget(1, peer, {out.data(), out.size()});
+      if (i % 50 == 0) co_await fabric.loop().yield();
+    }
+    for (int i = 0; i < 3000; ++i) {
+      std::vector<float> in(static_cast<std::size_t>(1 + i % 700), -1.0F);
+      co_await fabric.receive(1, peer, {in.data(), in.size()}, Limit::silence(60s));
+      if (in.front() != static_cast<float>(i) || in.back() != static_cast<float>(i))
+        throw Error("message " + std::to_string(i));
+    }
+    float value = 1;
+    co_await fabric.all_reduce(0, {&value, 1}, Limit::silence(60s));
+  });
+  wait_for_bytes(ranks.proxy(), 5'000);
+  ranks.proxy().cut_every(100'003);
+  expect_all_well(ranks.ends());
+  EXPECT_GT(ranks.proxy().connections(), 10);
+}
+
+// Rank 0 lives, as its listening port shows, but cannot be reached.
+TEST(TcpFaults, AConnectionThatCannotBeReplacedIsGivenUpAfterASilence) {
+  ProxiedRanks ranks(2, [](TcpOptions& options) { options.least_silence = 1s; });
+  ranks.start([](Fabric& fabric) -> Task<> {
+    co_await fabric.loop().sleep_for(600ms);
+    const auto memory = fabric.allocate(kCount);
+    for (;;) co_await fabric.all_reduce(0, memory->span(), Limit::silence(600s));
+  });
+  wait_for_bytes(ranks.proxy(), 2'000'000);
+  ranks.proxy().refuse(true);
+  ranks.proxy().cut();
+  expect_lost(ranks.ends(), "there was no other");
 }
 
 // Who sends in clear trusts the network: a sum may differ, but nobody hangs.
@@ -180,6 +240,33 @@ TEST(TcpFaults, SurvivorsGoOnWithoutASilentOne) {
   EXPECT_TRUE(ends[0].ok) << ends[0].error;
   EXPECT_TRUE(ends[2].ok) << ends[2].error;
   EXPECT_LT(ends[0].took, 60s);
+}
+
+// Its port is gone with it: nobody waits for another connection.
+TEST(TcpFaults, AProcessThatDiesIsNoticedAtOnce) {
+  for (const int dead : {0, 1, 2}) {
+    const TcpRun run;
+    const auto outcomes = conformance::run_forked(
+        3,
+        [dead](Fabric& fabric) -> Task<> {
+          float value = 1;
+          co_await fabric.all_reduce(0, {&value, 1}, kLimit);
+          if (fabric.rank() == dead) co_await conformance::die(fabric);
+          const Time begin = fabric.loop().now();
+          std::string error;
+          try {
+            co_await fabric.receive(1, dead, {&value, 1}, Limit::silence(600s));
+          } catch (const IoError& what) {
+            error = what.what();
+          }
+          if (!has(error, "its process has ended")) throw Error(error);
+          if (fabric.loop().now() - begin > tcp::kLeastSilence / 2) throw Error("it took long");
+        },
+        [&](Loop& loop, int rank) { return make_tcp_fabric(loop, run.options(rank, 3)); });
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(rank == dead || outcomes[static_cast<std::size_t>(rank)].ok)
+          << rank << ": " << outcomes[static_cast<std::size_t>(rank)].error;
+  }
 }
 
 // A message that never ends keeps nobody for ever.

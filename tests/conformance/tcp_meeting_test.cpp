@@ -14,6 +14,7 @@
 #include "fabric/tcp/door.h"
 #include "fabric/tcp/meeting.h"
 #include "fabric/tcp/talk.h"
+#include "runtime/courier.h"
 #include "skein/error.h"
 #include "tcp_run.h"
 
@@ -64,6 +65,11 @@ FileDescriptor connect_blocking(const TcpRun& run) {
     if (::connect(socket.get(), address.raw(), address.length) == 0) return socket;
     std::this_thread::sleep_for(1ms);
   }
+}
+
+Task<> sum_once(Fabric& fabric) {
+  float value = 1;
+  co_await fabric.all_reduce(0, {&value, 1}, Limit::silence(20s));
 }
 
 TEST(TcpMeeting, TheOrderOfStartingDoesNotMatter) {
@@ -304,27 +310,29 @@ TEST(TcpMeeting, AnAddressThatIsTakenIsSaid) {
   EXPECT_TRUE(has(host.error, "in use")) << host.error;
 }
 
-// A listener is there only as long as workers come.
-TEST(TcpMeeting, NobodyListensOnceAllAreThere) {
+// One that comes when all are there is told so, and disturbs nobody.
+TEST(TcpMeeting, NobodyJoinsARunThatHasBegun) {
   const TcpRun run;
-  std::promise<void> met, looked;
-  std::vector<std::thread> workers;
+  std::promise<void> over;
+  const auto ended = over.get_future().share();
+  std::vector<std::future<void>> workers;
   std::atomic<int> here{0};
-  auto over = looked.get_future().share();
   for (int rank = 0; rank < 2; ++rank)
-    workers.emplace_back([&, rank] {
+    workers.push_back(std::async(std::launch::async, [&, rank] {
       const SteadyClock clock;
       Loop loop(clock);
       const auto fabric = make_tcp_fabric(loop, run.options(rank, 2));
-      if (++here == 2) met.set_value();
-      over.wait();
-    });
-  met.get_future().wait();
-  const Address address = resolve(parse_host_port(run.options(0, 2).rendezvous)).front();
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_NE(::connect(socket.get(), address.raw(), address.length), 0);
-  looked.set_value();
-  for (auto& worker : workers) worker.join();
+      Courier courier(loop, fabric->events());
+      courier.wait(sum_once(*fabric));
+      ++here;
+      ended.wait();
+      courier.wait(sum_once(*fabric));
+    }));
+  while (here < 2) std::this_thread::sleep_for(1ms);
+  const End late = start(run.options(1, 2)).get();
+  EXPECT_TRUE(has(late.error, "has begun")) << late.error;
+  over.set_value();
+  for (auto& worker : workers) worker.get();
 }
 
 }  // namespace

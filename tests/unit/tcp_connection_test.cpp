@@ -68,14 +68,17 @@ class Rig {
   std::optional<Connection> connection;  // uses all of them
 };
 
-void append(std::vector<std::byte>& out, const Frame& frame, const std::byte* body) {
+void append(std::vector<std::byte>& out, Frame frame, const std::byte* body,
+            std::uint64_t& sequence) {
+  if (numbered(frame.kind)) frame.sequence = ++sequence;
   const FrameBytes header = encode(frame);
   out.insert(out.end(), header.begin(), header.end());
   if (frame.length > 0) out.insert(out.end(), body, body + frame.length);
 }
 
 // The frames of a message, as a worker cuts it.
-std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32_t number) {
+std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32_t number,
+                                 std::uint64_t& sequence) {
   std::vector<std::byte> out;
   std::uint64_t offset = 0;
   do {
@@ -83,7 +86,7 @@ std::vector<std::byte> frames_of(std::span<const std::byte> message, std::uint32
     append(
         out,
         {Kind::data, kChannel, number, static_cast<std::uint32_t>(length), message.size(), offset},
-        message.data() + offset);
+        message.data() + offset, sequence);
     offset += length;
   } while (offset < message.size());
   return out;
@@ -95,13 +98,14 @@ TEST(TcpConnection, MessagesArriveHoweverTheyAreCutAndWheneverTheyAreWanted) {
     Rig rig;
     Inbox& box = rig.connection->inbox(kChannel);
     const bool early = rng.below(2) == 0;
+    std::uint64_t sequence = 0;
     for (std::uint32_t number = 0; number < 4; ++number) {
       std::vector<float> sent(rng.below(200'000)), got(sent.size(), 1);
       for (float& x : sent) x = static_cast<float>(rng.below(1000));
       const auto bytes = std::as_bytes(std::span(sent));
       const Combine combine = rng.below(2) == 0 ? Combine::add : Combine::copy;
       const Inbox::Receive receive{{got.data(), got.size()}, combine};
-      const auto frames = frames_of(bytes, number);
+      const auto frames = frames_of(bytes, number, sequence);
       if (early) rig.connection->start(box, receive);
       const std::size_t before = rng.below(frames.size());
       rig.send({frames.begin(), frames.begin() + static_cast<std::ptrdiff_t>(before)}, rng);
@@ -118,6 +122,52 @@ TEST(TcpConnection, MessagesArriveHoweverTheyAreCutAndWheneverTheyAreWanted) {
   }
 }
 
+// Several streams bring frames in any order, and one that takes the place of another brings some
+// twice.
+TEST(TcpConnection, MessagesArriveInWhateverOrderTheirFramesComeAndHoweverOften) {
+  Rng rng(7);
+  for (int round = 0; round < 60; ++round) {
+    Rig rig;
+    Inbox& box = rig.connection->inbox(kChannel);
+    std::vector<std::vector<std::byte>> frames;
+    std::vector<std::vector<float>> sent(4);
+    std::uint64_t sequence = 0;
+    for (std::uint32_t number = 0; number < 4; ++number) {
+      sent[number].resize(rng.below(100'000));
+      for (float& x : sent[number]) x = static_cast<float>(rng.below(1000));
+      const auto all = frames_of(std::as_bytes(std::span(sent[number])), number, sequence);
+      for (std::size_t at = 0; at < all.size(); at += kFrameBytes + kMostOfAFrame)
+        frames.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(at),
+                            all.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                              all.size(), at + kFrameBytes + kMostOfAFrame)));
+    }
+    for (std::size_t i = rng.below(8); i > 0; --i)
+      frames.push_back(frames[rng.below(frames.size())]);
+    for (std::size_t i = frames.size(); i > 1; --i) std::swap(frames[i - 1], frames[rng.below(i)]);
+    std::size_t next = 0;
+    for (const auto& message : sent) {
+      std::vector<float> got(message.size(), 1);
+      const Inbox::Receive receive{{got.data(), got.size()}, Combine::add};
+      while (next < frames.size() && rng.below(4) > 0) rig.send(frames[next++], rng);
+      rig.connection->start(box, receive);
+      const auto there = [&] { return !box.arrivals.empty() && box.arrivals.front().complete(); };
+      while (next < frames.size() && !there()) {
+        rig.send(frames[next++], rng);
+        rig.turn();
+      }
+      for (int i = 0; i < 20 && !there(); ++i) rig.turn();
+      ASSERT_TRUE(there()) << rig.connection->trouble();
+      rig.connection->stop(box);
+      rig.connection->pop(box);
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], message[i] + 1) << i;
+    }
+    while (next < frames.size()) rig.send(frames[next++], rng);
+    for (int i = 0; i < 20; ++i) rig.turn();
+    EXPECT_EQ(rig.connection->trouble(), "");
+    EXPECT_EQ(rig.connection->received(), sequence);
+  }
+}
+
 // Memory is the receiver's again as soon as it has stopped.
 TEST(TcpConnection, NothingIsWrittenWhereAReceiveWasStopped) {
   Rng rng(2);
@@ -127,7 +177,8 @@ TEST(TcpConnection, NothingIsWrittenWhereAReceiveWasStopped) {
     std::vector<float> sent(100'000, 7), got(sent.size(), 1);
     const Inbox::Receive receive{{got.data(), got.size()},
                                  round % 2 == 0 ? Combine::copy : Combine::add};
-    const auto frames = frames_of(std::as_bytes(std::span(sent)), 0);
+    std::uint64_t sequence = 0;
+    const auto frames = frames_of(std::as_bytes(std::span(sent)), 0, sequence);
     const auto middle = frames.begin() + static_cast<std::ptrdiff_t>(rng.below(frames.size()));
     rig.connection->start(box, receive);
     rig.send({frames.begin(), middle}, rng);
@@ -145,7 +196,8 @@ TEST(TcpConnection, ASenderThatGoesTooFarAheadIsLost) {
   Rng rng(3);
   Rig rig;
   const std::vector<std::byte> message(2 * kWindow);
-  rig.send(frames_of(message, 0), rng);
+  std::uint64_t sequence = 0;
+  rig.send(frames_of(message, 0, sequence), rng);
   EXPECT_TRUE(rig.connection->lost());
   EXPECT_NE(rig.connection->trouble().find("more than it may"), std::string::npos);
 }
@@ -161,12 +213,13 @@ TEST(TcpConnection, SurvivesAnythingThatArrives) {
     const Inbox::Receive receive{{got.data(), got.size()},
                                  rng.below(2) == 0 ? Combine::copy : Combine::add};
     std::vector<std::byte> all;
+    std::uint64_t sequence = 0;
     const std::vector<std::byte> message(got.size() * sizeof(float), std::byte{0});
     for (std::uint32_t number = 0; number < 3; ++number) {
-      const auto frames = frames_of(message, number);
+      const auto frames = frames_of(message, number, sequence);
       all.insert(all.end(), frames.begin(), frames.end());
-      const auto kind = static_cast<Kind>(2 + rng.below(7));
-      append(all, {kind, kChannel, 0, 0, rng.below(1000), rng.below(1 << 20)}, nullptr);
+      const auto kind = static_cast<Kind>(2 + rng.below(10));
+      append(all, {kind, kChannel, 0, 0, rng.below(1000), rng.below(1 << 20)}, nullptr, sequence);
     }
     for (std::uint64_t i = rng.below(6); i > 0; --i) {
       // Headers begin every few bytes: hit those rather than what is between them.

@@ -96,17 +96,19 @@ TEST(MeetingPlace, HasASecretOfItsOwnAndAPortThatRankZeroCanListenAt) {
 }
 
 std::vector<Frame> some_frames() {
-  return {{Kind::data, 5, 77, 1000, 2 * kMostOfAFrame + 1000, 2 * kMostOfAFrame},
-          {Kind::data, 5, 77, kMostOfAFrame, 1 << 20, kMostOfAFrame},
-          {Kind::data, 0, 0, 0, 0, 0},
-          {Kind::taken, 16383, 0, 0, 1u << 31, 0},
-          {Kind::refused, 1, 0, 0, 0, 0},
-          {Kind::withdrawn, 1, 0, 0, 0, 0},
-          {Kind::failed, 0, 0, 1024, 0, 0},
-          {Kind::left, 0, 0, 0, 0, 0},
+  return {{Kind::data, 5, 77, 1000, 2 * kMostOfAFrame + 1000, 2 * kMostOfAFrame, 9, true},
+          {Kind::data, 5, 77, kMostOfAFrame, 1 << 20, kMostOfAFrame, 1},
+          {Kind::data, 0, 0, 0, 0, 0, 2},
+          {Kind::taken, 16383, 0, 0, 1u << 31, 0, 3},
+          {Kind::refused, 1, 0, 0, 0, 0, 4},
+          {Kind::withdrawn, 1, 0, 0, 0, 0, 5},
+          {Kind::failed, 0, 0, 1024, 0, 0, 6},
+          {Kind::left, 0, 0, 0, 0, 0, std::uint64_t{1} << 40},
+          {Kind::acknowledged, 0, 0, 0, 77, 0},
           {Kind::ask, 0, 0, 0, 0, 123456789},
           {Kind::answer, 0, 0, 0, 5, 123456789},
-          {Kind::beat, 0, 0, 0, 0, 0}};
+          {Kind::beat, 0, 0, 0, 0, 0},
+          {Kind::widen, 0, 0, 0, 2, 0}};
 }
 
 TEST(Frames, AreReadAsTheyWereWritten) {
@@ -114,7 +116,7 @@ TEST(Frames, AreReadAsTheyWereWritten) {
 }
 
 TEST(Frames, OutsideTheirLimitsAreRefused) {
-  const Frame good{Kind::data, 5, 77, 1000, kMostOfAFrame + 1000, kMostOfAFrame};
+  const Frame good{Kind::data, 5, 77, 1000, kMostOfAFrame + 1000, kMostOfAFrame, 1};
   const auto refused = [&](auto change) {
     Frame frame = good;
     change(frame);
@@ -131,9 +133,11 @@ TEST(Frames, OutsideTheirLimitsAreRefused) {
   refused([](Frame& f) { f.total = ~std::uint64_t{0}; });
   refused([](Frame& f) { f.total = kMostOfAMessage + 1; });
   refused([](Frame& f) { f.kind = static_cast<Kind>(0); });
-  refused([](Frame& f) { f.kind = static_cast<Kind>(10); });
-  refused([](Frame& f) { f = {Kind::data, 1, 1, kMostOfAFrame + 1, 1 << 20, 0}; });
-  refused([](Frame& f) { f = {Kind::failed, 0, 0, kMostOfAText + 1, 0, 0}; });
+  refused([](Frame& f) { f.sequence = 0; });
+  refused([](Frame& f) { f = {Kind::ask, 0, 0, 0, 0, 0, 1}; });
+  refused([](Frame& f) { f.kind = static_cast<Kind>(12); });
+  refused([](Frame& f) { f = {Kind::data, 1, 1, kMostOfAFrame + 1, 1 << 20, 0, 1}; });
+  refused([](Frame& f) { f = {Kind::failed, 0, 0, kMostOfAText + 1, 0, 0, 1}; });
   refused([](Frame& f) { f = {Kind::ask, 0, 0, 1, 0, 0}; });
 }
 
@@ -146,6 +150,9 @@ Hello some_hello() {
   hello.host = "10.0.0.3";
   hello.port = 40000;
   hello.run.fill(std::byte{7});
+  hello.lane = 3;
+  hello.attempt = 70'000;
+  hello.received = std::uint64_t{1} << 50;
   return hello;
 }
 
@@ -158,6 +165,9 @@ TEST(Hellos, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.host, hello.host);
   EXPECT_EQ(read.port, hello.port);
   EXPECT_EQ(read.run, hello.run);
+  EXPECT_EQ(read.lane, hello.lane);
+  EXPECT_EQ(read.attempt, hello.attempt);
+  EXPECT_EQ(read.received, hello.received);
 }
 
 TEST(Hellos, OfAnotherProtocolSayWhoSendsThem) {

@@ -1,8 +1,12 @@
-// The frames to and from one peer.
+// The frames to and from one peer, over one stream or several.
 //
 // What is posted is written straight from the sender's memory. What arrives goes straight to the
 // receiver's, when that is known by then. Else it waits here: a sender is never further ahead of
 // the receiver than kWindow bytes on a channel, so no more than that waits.
+//
+// A frame takes whichever stream is free. When a stream is lost, what it carried and the peer has
+// not acknowledged is sent again when there is another in its place. So a message that fits a frame
+// is copied when it leaves, and a larger one stays where it is until all of it was acknowledged.
 //
 // Not thread-safe: only what drives the loop calls it.
 #pragma once
@@ -10,79 +14,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/loop.h"
 #include "core/span.h"
 #include "fabric/fabric.h"
+#include "fabric/tcp/boxes.h"
 #include "fabric/tcp/frame.h"
+#include "fabric/tcp/lane.h"
 #include "fabric/tcp/pulse.h"
 #include "fabric/tcp/signs.h"
 #include "fabric/tcp/stream.h"
 
 namespace skein::tcp {
 
-inline constexpr std::uint64_t kWindow = 4 << 20;
-inline constexpr std::uint64_t kMessageCost = 64;  // what a message counts beside its bytes
-
-// What is sent on one channel.
-struct Outbox {
-  Outbox(Loop& loop, Channel its_channel) : channel(its_channel), moved(loop) {}
-
-  struct Message {
-    const std::byte* data;  // what has not left yet
-    std::size_t left, total;
-    std::uint32_t number;
-    std::unique_ptr<std::byte[]> own;  // where `data` is, once its owner has gone
-  };
-
-  const Channel channel;
-  std::deque<Message> messages;  // that have not been written whole
-  std::uint32_t next = 0;
-  std::uint64_t spent = 0, returned = 0;  // bytes that left, and of those, that were taken
-  bool in_turn = false;                   // waits for its turn to be written
-  bool refused = false;                   // by the peer: it takes nothing more
-  bool dropped = false;                   // some of it was never written
-  bool closed = false;                    // by this side
-  Signal moved;
-};
-
-// What is received on one channel.
-struct Inbox {
-  Inbox(Loop& loop, Channel its_channel) : channel(its_channel), moved(loop) {}
-
-  struct Arrival {
-    std::uint64_t total = 0, begun = 0;      // bytes of the message, and that have been announced
-    std::uint64_t waiting = 0, settled = 0;  // that lie in `staged`, and that have left it
-    std::uint64_t direct = 0;                // that went where they belong at once
-    std::unique_ptr<std::byte[]> staged;
-    bool complete() const { return settled + direct == total; }
-  };
-
-  // Where the first message is to go, and what is done with it there.
-  struct Receive {
-    Span into;
-    Combine combine;
-  };
-
-  const Channel channel;
-  std::deque<Arrival> arrivals;
-  const Receive* receive = nullptr;
-  std::uint32_t next = 0;
-  std::uint64_t begun = 0, taken = 0, told = 0;  // bytes that came, were let go, as the peer knows
-  bool withdrawn = false;                        // by the peer: nothing more comes
-  bool closed = false;                           // by this side
-  Signal moved;
+struct ConnectionOptions {
+  Duration least_silence = kLeastSilence;  // Pulse says what for
 };
 
 class Connection {
  public:
-  // `least_silence`: Pulse says what for.
   Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
-             Duration least_silence = kLeastSilence);
+             const ConnectionOptions& options = {});
 
   Outbox& outbox(Channel channel);
   Inbox& inbox(Channel channel);
@@ -90,10 +49,10 @@ class Connection {
   // Puts a message on its way; its memory must stay until it has left `box.messages`.
   void post(Outbox& box, Span data);
 
-  // The memory of what has been posted goes away: copies what has not been written.
+  // The memory of what has been posted goes away: copies what may still be needed of it.
   void keep_messages(Outbox& box);
 
-  // Forgets what has not been written, but for the frame that has been begun, and tells the peer.
+  // Forgets what has not been written, but for the frames that have been begun, and tells the peer.
   void close(Outbox& box);
 
   // From now on the first message of `box` goes to `receive`, which outlives that, until stop().
@@ -114,6 +73,25 @@ class Connection {
   // too long.
   void beat();
 
+  // Is told of a stream that was lost, and has it replaced or calls lose(). Where there is nobody
+  // to tell, the peer is lost with its stream.
+  std::function<void(std::size_t lane)> on_broken;
+
+  // The peer will never answer, and why.
+  void lose(const std::string& reason);
+
+  // What has arrived without a gap, for the peer to go on from.
+  std::uint64_t received() const { return received_; }
+
+  // A lane that is lost or yet to come, and one that nothing is read from any more.
+  Lane& lane(std::size_t index);
+  std::size_t lanes() const { return lanes_.size(); }
+  void break_off(Lane& lane);
+
+  // Goes on with a new stream in that lane, to a peer that has received so many frames and reads
+  // nothing more from the former one. Throws IoError when it cannot have.
+  void attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_t received);
+
   // When the peer last showed progress, as far as this worker knows. Passed on to those who wait
   // for this worker as long as it waits for the peer.
   Time sign() const { return sign_; }
@@ -124,68 +102,87 @@ class Connection {
   const std::string& failure() const { return failure_; }
   bool lost() const { return !lost_.empty(); }
 
-  // Says goodbye. Then, whether the peer's system has all that was sent: call it until it is so.
+  // Says goodbye. Then, whether the peer has all that was sent: call it until it is so.
   void leave();
   bool gone();
 
  private:
-  enum class Body : std::uint8_t { none, direct, added, staged, discarded, text };
-
-  // A frame, or several small ones, on their way out.
-  struct Departure {
-    std::vector<std::byte> small;  // headers, texts
+  // A numbered frame that has left and was not acknowledged.
+  struct Sent {
+    FrameBytes header{};
     const std::byte* body = nullptr;
-    std::size_t length = 0, at = 0;    // of the body; written of both
-    Outbox* box = nullptr;             // whose message it is a part of
-    std::unique_ptr<std::byte[]> own;  // where `body` is, once its owner has gone
+    std::size_t length = 0;
+    std::unique_ptr<std::byte[]> own;  // where `body` is, unless it is where it was sent from
+    Outbox* box = nullptr;             // of the message where `body` is
+    std::uint32_t number = 0;          // of that message
+    std::size_t lane = 0;
+    bool again = false;  // waits to be sent again
+  };
+  struct Note {
+    Frame frame;
+    std::string text;
   };
 
-  void ready();
-  void send();
-  bool next_departure();
-  void departed();
-  void queue(Outbox& box);
-  void forget_messages(Outbox& box);
-  void tell(const Frame& frame);
+  void ready(Lane& lane);
+  void broken(Lane& lane, const std::string& reason);
+  bool left() const { return left_at_ > 0 && received_ >= left_at_; }
 
-  void receive();
-  bool begin_body();
-  bool begin_data(Inbox& box);
-  std::size_t read_body();
-  void end_body();
+  void send();
+  void send(Lane& lane);
+  bool next_departure(Lane& lane);
+  void gather_notes(Lane& lane);
+  void depart(Lane& lane, std::uint64_t sequence);
+  void depart_part(Lane& lane, Outbox& box);
+  void number(Frame& frame, Sent sent);
+  Sent& sent(std::uint64_t sequence) { return sent_[sequence - acknowledged_ - 1]; }
+  void queue(Outbox& box);
+  void keep(std::uint64_t sequence);
+  void keep_sent(Outbox& box);
+  static void release(Outbox& box);
+  void forget_messages(Outbox& box);
+  void tell(const Frame& frame, const std::string& text = "");
+  void acknowledge(std::uint64_t received);
+
+  void receive(Lane& lane);
+  bool begin_body(Lane& lane);
+  bool begin_data(Lane& lane);
+  static std::size_t read_body(Lane& lane);
+  void end_body(Lane& lane);
+  void end_data(Lane& lane);
+  void heed(const Lane& lane);
+  void mark_received(std::uint64_t sequence);
   void settle(Inbox& box);
-  void put(const Inbox::Receive& receive, std::uint64_t offset, std::byte* bytes,
-           std::size_t length);
+  static void put(const Inbox::Receive& receive, std::uint64_t offset, std::byte* bytes,
+                  std::size_t length);
   void let_go(Inbox& box, std::uint64_t bytes);
+  void notify_all();
   void hear();
-  void lose(const std::string& reason);
 
   Loop& loop_;
-  std::unique_ptr<Stream> stream_;
   Signs& signs_;
+  const ConnectionOptions options_;
   Pulse pulse_;
+  std::deque<Lane> lanes_;  // the first is there from the beginning
   std::map<Channel, Outbox> outboxes_;
   std::map<Channel, Inbox> inboxes_;
 
-  std::vector<std::byte> news_;  // frames without data, which go first
+  std::deque<Note> notes_;  // numbered frames without data, which go first
+  std::optional<Frame> ask_, answer_;
+  bool beat_due_ = false, acknowledgement_due_ = false;
   std::deque<Outbox*> turns_;
-  Departure departure_;
-  bool departing_ = false;
+  std::deque<Sent> sent_;            // from acknowledged_ + 1 on
+  std::deque<std::uint64_t> again_;  // what of it is sent again
+  std::uint64_t acknowledged_ = 0;   // by the peer
 
-  FrameBytes header_{};
-  std::size_t header_got_ = 0;
-  Frame frame_;
-  Body body_ = Body::none;
-  std::size_t body_got_ = 0;
-  int hesitations_ = 0;
-  Inbox* box_ = nullptr;  // of frame_, when it is data
-  std::unique_ptr<std::byte[]> scratch_;
+  std::uint64_t received_ = 0;      // all up to this have arrived
+  std::set<std::uint64_t> beyond_;  // and these
+  std::uint64_t told_ = 0;          // what of it the peer knows
+  std::uint64_t owed_ = 0;          // bytes that came since
 
   Time sign_{};
   int awaited_ = 0;
-  bool mute_ = false;  // nothing can be written any more; what has come can still be read
-  std::string failure_, lost_;
-  bool left_ = false;
+  std::uint64_t left_at_ = 0;
+  std::string broken_by_, failure_, lost_;
 };
 
 }  // namespace skein::tcp

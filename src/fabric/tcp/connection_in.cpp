@@ -1,6 +1,5 @@
 // The frames that arrive.
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -8,6 +7,7 @@
 
 #include "fabric/tcp/bytes.h"
 #include "fabric/tcp/connection.h"
+#include "fabric/tcp/errors.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
 
@@ -19,6 +19,15 @@ constexpr std::size_t kMostAtOnce = 1 << 20;
 
 // How much is taken before the sender is told: often enough that it never runs out.
 constexpr std::uint64_t kTellEvery = kWindow / 4;
+
+// How much arrives before it is acknowledged, if nobody waits for that: it is kept so long.
+constexpr std::uint64_t kAcknowledgeEvery = std::uint64_t{256} * 1024;
+
+// How far a frame may be ahead of one that is missing, more than a sender ever is.
+constexpr std::uint64_t kMostBeyond = 1 << 17;
+
+// Messages of a channel that its window has room for.
+constexpr std::uint32_t kMostMessages = kWindow / kMessageCost;
 
 // Turns of the loop in which one that has got a message comes to ask for the next: as many as there
 // are coroutines between the two.
@@ -47,175 +56,213 @@ void require(bool holds, const char* what) {
 
 }  // namespace
 
-Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
-                       Duration least_silence)
-    : loop_(loop),
-      stream_(std::move(stream)),
-      signs_(signs),
-      pulse_(loop.now(), least_silence),
-      scratch_(std::make_unique_for_overwrite<std::byte[]>(kMostOfAFrame)),
-      sign_(loop.now()) {
-  stream_->on_ready = [this] { ready(); };
-  stream_->again();  // what has come before is reported to nobody
-}
-
 Inbox& Connection::inbox(Channel channel) {
   return inboxes_.try_emplace(channel, loop_, channel).first->second;
 }
 
-void Connection::ready() {
-  if (lost()) return;
-  receive();
+void Connection::ready(Lane& lane) {
+  receive(lane);
   send();
 }
 
-void Connection::receive() {
-  if (lost()) return;
+void Connection::receive(Lane& lane) {
+  if (lost() || !lane.stream) return;
   try {
     std::size_t taken_in = 0;
     const Heard heard(taken_in, pulse_, loop_);
-    while (taken_in < kMostAtOnce) {
-      if (header_got_ < kFrameBytes) {
+    while (taken_in < kMostAtOnce && !lost()) {
+      if (lane.header_got < kFrameBytes) {
         const std::size_t got =
-            stream_->read(header_.data() + header_got_, kFrameBytes - header_got_);
+            lane.stream->read(lane.header.data() + lane.header_got, kFrameBytes - lane.header_got);
         if (got == 0) return;
-        header_got_ += got;
+        lane.header_got += got;
         taken_in += got;
-        if (header_got_ < kFrameBytes) continue;
-        frame_ = decode_frame(header_);
+        if (lane.header_got < kFrameBytes) continue;
+        lane.frame = decode_frame(lane.header);
       }
-      if (body_ == Body::none && !begin_body()) return;
-      while (body_got_ < frame_.length) {
-        const std::size_t got = read_body();
+      if (lane.body == Lane::Body::none && !begin_body(lane)) return;
+      while (lane.body_got < lane.frame.length) {
+        const std::size_t got = read_body(lane);
         if (got == 0) return;
-        body_got_ += got;
+        lane.body_got += got;
         taken_in += got;
       }
-      end_body();
-      header_got_ = 0;
-      body_ = Body::none;
+      end_body(lane);
+      lane.header_got = 0;
+      lane.body = Lane::Body::none;
     }
-    stream_->again();
+    lane.stream->again();
+  } catch (const ConnectionEnded& error) {
+    broken(lane, error.what());
   } catch (const IoError& error) {
     lose(error.what());
   }
 }
 
 // False: a receive for it may be posted when those who can go on have had their turn.
-bool Connection::begin_body() {
-  body_got_ = 0;
-  if (frame_.kind == Kind::data) {
-    box_ = &inbox(static_cast<Channel>(frame_.channel));
-    return begin_data(*box_);
-  }
-  body_ = Body::text;  // which most do not have
-  return true;
-}
-
-bool Connection::begin_data(Inbox& box) {
-  if (box.closed) {
-    body_ = Body::discarded;
+bool Connection::begin_body(Lane& lane) {
+  const Frame& frame = lane.frame;
+  lane.body_got = 0;
+  lane.cost = 0;
+  require(frame.sequence <= received_ + kMostBeyond, "a number far ahead");
+  const bool again =
+      numbered(frame.kind) && (frame.sequence <= received_ || beyond_.count(frame.sequence) > 0);
+  if (again) {
+    lane.body = Lane::Body::discarded;
     return true;
   }
-  require(!box.withdrawn, "more of what it has withdrawn");
-  const bool first = frame_.offset == 0;
-  const bool ahead = box.arrivals.size() + (first ? 1 : 0) > 1;  // another one comes before it
-  const bool soon =
-      ahead ? box.arrivals.size() == 1 && box.arrivals.front().complete() : !box.receive;
-  if (soon && hesitations_ < kMostHesitations) {
-    ++hesitations_;
-    stream_->again();
-    return false;
+  if (frame.kind == Kind::data) {
+    lane.box = &inbox(static_cast<Channel>(frame.channel));
+    return begin_data(lane);
   }
-  hesitations_ = 0;
-  if (first) {
-    require(frame_.number == box.next &&
-                (box.arrivals.empty() || box.arrivals.back().begun == box.arrivals.back().total),
-            "messages in another order");
-    ++box.next;
-    box.arrivals.emplace_back().total = frame_.total;
-    box.begun += kMessageCost;
-  }
-  require(!box.arrivals.empty(), "the end of a message that has none");
-  Inbox::Arrival& arrival = box.arrivals.back();
-  require(frame_.number + 1 == box.next && frame_.offset == arrival.begun &&
-              frame_.total == arrival.total,
-          "parts of messages in another order");
-  arrival.begun += frame_.length;
-  box.begun += frame_.length;
-  require(box.begun - box.taken <= kWindow, "more than it may send ahead");
-  if (box.receive && !ahead && box.receive->into.bytes() == arrival.total) {
-    body_ = box.receive->combine == Combine::add ? Body::added : Body::direct;
-  } else {
-    body_ = Body::staged;
-    if (box.receive) box.moved.notify_all();  // whoever waits for another size
-    if (!arrival.staged)
-      arrival.staged = std::make_unique_for_overwrite<std::byte[]>(
-          std::min<std::uint64_t>(arrival.total, kWindow));
-  }
+  lane.body = Lane::Body::text;  // which most do not have
   return true;
 }
 
-std::size_t Connection::read_body() {
-  std::byte* into = scratch_.get() + body_got_;
-  if (body_ == Body::direct)
-    into = static_cast<std::byte*>(box_->receive->into.data) + frame_.offset + body_got_;
-  if (body_ == Body::staged) into = box_->arrivals.back().staged.get() + frame_.offset + body_got_;
-  return stream_->read(into, frame_.length - body_got_);
+bool Connection::begin_data(Lane& lane) {
+  const Frame& frame = lane.frame;
+  Inbox& box = *lane.box;
+  if (box.closed) {
+    lane.body = Lane::Body::discarded;
+    return true;
+  }
+  const std::uint32_t ahead = frame.number - box.first;  // messages that come before it
+  require(ahead < kMostMessages, "a message far ahead, or one that it has sent");
+  const bool soon = ahead == 0 ? !box.receive : ahead == 1 && box.arrivals.front().complete();
+  if (soon && lane.hesitations < kMostHesitations) {
+    ++lane.hesitations;
+    lane.stream->again();
+    return false;
+  }
+  lane.hesitations = 0;
+  while (box.arrivals.size() <= ahead) box.arrivals.emplace_back();
+  Inbox::Arrival& arrival = box.arrivals[ahead];
+  require(!arrival.known || arrival.total == frame.total, "a message of two sizes");
+  arrival.known = true;
+  arrival.total = frame.total;
+  const std::uint64_t cost = frame.length + (frame.offset == 0 ? kMessageCost : 0);
+  require(box.come + box.coming + cost - box.taken <= kWindow, "more than it may send ahead");
+  if (box.receive && ahead == 0 && box.receive->into.bytes() == arrival.total) {
+    lane.body = box.receive->combine == Combine::add ? Lane::Body::added : Lane::Body::direct;
+  } else {
+    if (ahead == 0 && box.receive) box.moved.notify_all();  // whoever waits for another size
+    if (!arrival.staged) {
+      arrival.staged_size = std::min<std::uint64_t>(arrival.total, kWindow);
+      arrival.staged = std::make_unique_for_overwrite<std::byte[]>(arrival.staged_size);
+    }
+    require(frame.offset + frame.length <= arrival.staged_size, "more than it may send ahead");
+    lane.body = Lane::Body::staged;
+  }
+  lane.cost = cost;
+  box.coming += cost;
+  return true;
 }
 
-void Connection::end_body() {
-  Outbox* out = nullptr;
-  switch (frame_.kind) {
+std::size_t Connection::read_body(Lane& lane) {
+  const Frame& frame = lane.frame;
+  std::byte* into = lane.scratch.get();
+  if (lane.body == Lane::Body::direct)
+    into = static_cast<std::byte*>(lane.box->receive->into.data) + frame.offset;
+  if (lane.body == Lane::Body::staged)
+    into = lane.box->arrivals[frame.number - lane.box->first].staged.get() + frame.offset;
+  return lane.stream->read(into + lane.body_got, frame.length - lane.body_got);
+}
+
+void Connection::end_body(Lane& lane) {
+  const Frame& frame = lane.frame;
+  owed_ += kFrameBytes + frame.length;
+  if (frame.prompt || frame.kind == Kind::left || owed_ >= kAcknowledgeEvery)
+    acknowledgement_due_ = true;
+  if (numbered(frame.kind)) mark_received(frame.sequence);
+  if (frame.kind == Kind::data) hear();
+  if (lane.body == Lane::Body::discarded) return;
+  if (frame.kind == Kind::data)
+    end_data(lane);
+  else
+    heed(lane);
+}
+
+void Connection::mark_received(std::uint64_t sequence) {
+  if (sequence > received_) beyond_.insert(sequence);
+  while (!beyond_.empty() && *beyond_.begin() == received_ + 1) {
+    ++received_;
+    beyond_.erase(beyond_.begin());
+  }
+  if (left()) notify_all();
+}
+
+void Connection::end_data(Lane& lane) {
+  const Frame& frame = lane.frame;
+  Inbox& box = *lane.box;
+  Inbox::Arrival& arrival = box.arrivals[frame.number - box.first];
+  require(arrival.settled + arrival.waiting + frame.length <= arrival.total, "a part twice");
+  box.coming -= lane.cost;
+  box.come += lane.cost;
+  if (lane.body == Lane::Body::staged) {
+    arrival.waiting += frame.length;
+    arrival.pieces.push_back({frame.offset, frame.length});
+    if (box.receive) settle(box);
+  } else {
+    if (lane.body == Lane::Body::added)
+      put(*box.receive, frame.offset, lane.scratch.get(), frame.length);
+    arrival.settled += frame.length;
+    let_go(box, frame.length);
+  }
+  if (arrival.all_there() || box.exhausted()) box.moved.notify_all();
+}
+
+// What is not data.
+void Connection::heed(const Lane& lane) {
+  const Frame& frame = lane.frame;
+  const auto channel = static_cast<Channel>(frame.channel);
+  switch (frame.kind) {
     case Kind::data:
-      hear();
-      if (body_ == Body::discarded) return;
-      if (body_ == Body::staged) {
-        box_->arrivals.back().waiting += frame_.length;
-        if (box_->receive) settle(*box_);
-      } else {
-        if (body_ == Body::added) put(*box_->receive, frame_.offset, scratch_.get(), frame_.length);
-        box_->arrivals.back().direct += frame_.length;
-        let_go(*box_, frame_.length);
-      }
-      if (box_->arrivals.back().begun == frame_.total) box_->moved.notify_all();
       return;
-    case Kind::taken:
-      out = &outbox(static_cast<Channel>(frame_.channel));
-      require(frame_.total >= out->returned && frame_.total <= out->spent,
-              "an impossible count of what it has taken");
-      out->returned = frame_.total;
-      return queue(*out);
+    case Kind::taken: {
+      Outbox& box = outbox(channel);
+      require(frame.total <= box.spent, "an impossible count of what it has taken");
+      box.returned = std::max(box.returned, frame.total);
+      return queue(box);
+    }
     case Kind::refused:
-      out = &outbox(static_cast<Channel>(frame_.channel));
-      out->refused = true;
-      return forget_messages(*out);
-    case Kind::withdrawn:
-      box_ = &inbox(static_cast<Channel>(frame_.channel));
-      box_->withdrawn = true;
-      return box_->moved.notify_all();
+      outbox(channel).refused = true;
+      return forget_messages(outbox(channel));
+    case Kind::withdrawn: {
+      Inbox& box = inbox(channel);
+      box.withdrawn = true;
+      box.last = frame.total;
+      return box.moved.notify_all();
+    }
     case Kind::failed:
-      failure_ = ByteReader({scratch_.get(), frame_.length}).get_text(frame_.length);
+      failure_ = ByteReader({lane.scratch.get(), frame.length}).get_text(frame.length);
       if (failure_.empty()) failure_ = "it does not say why";
-      break;
+      return notify_all();
     case Kind::left:
-      left_ = true;
-      break;
+      left_at_ = frame.sequence;
+      return notify_all();
+    case Kind::acknowledged:
+      return acknowledge(std::max(acknowledged_, frame.total));
     case Kind::ask: {
       const Duration age = std::max(loop_.now() - signs_.last(), Duration(0));
-      return tell({Kind::answer, 0, 0, 0, static_cast<std::uint64_t>(age.count()), frame_.offset});
+      answer_ = {Kind::answer, 0, 0, 0, static_cast<std::uint64_t>(age.count()), frame.offset};
+      return;
     }
     case Kind::answer: {
       const auto now = static_cast<std::uint64_t>(loop_.now().time_since_epoch().count());
-      require(frame_.offset <= now, "an answer from the future");
-      const std::uint64_t sign = frame_.offset - std::min(frame_.offset, frame_.total);
+      require(frame.offset <= now, "an answer from the future");
+      const std::uint64_t sign = frame.offset - std::min(frame.offset, frame.total);
       sign_ = std::max(sign_, Time(Duration(static_cast<std::int64_t>(sign))));
       if (awaited_ > 0) signs_.pass_on(sign_);
       return;
     }
     case Kind::beat:
       return pulse_.beat(loop_.now());
+    case Kind::widen:
+      return;
   }
+}
+
+void Connection::notify_all() {
   for (auto& [channel, each] : outboxes_) each.moved.notify_all();
   for (auto& [channel, each] : inboxes_) each.moved.notify_all();
 }
@@ -229,15 +276,19 @@ void Connection::start(Inbox& box, const Inbox::Receive& receive) {
 
 void Connection::stop(Inbox& box) {
   if (!std::exchange(box.receive, nullptr)) return;
-  if (box_ == &box && (body_ == Body::direct || body_ == Body::added)) body_ = Body::discarded;
-  if (!box.arrivals.empty() && !box.arrivals.front().complete()) close(box);
+  for (Lane& lane : lanes_)
+    if (lane.box == &box && (lane.body == Lane::Body::direct || lane.body == Lane::Body::added))
+      lane.body = Lane::Body::discarded;
+  if (!box.arrivals.empty() && box.arrivals.front().known && !box.arrivals.front().complete())
+    close(box);
 }
 
 void Connection::close(Inbox& box) {
   if (box.closed) return;
   box.closed = true;
   box.arrivals.clear();
-  if (box_ == &box && body_ == Body::staged) body_ = Body::discarded;
+  for (Lane& lane : lanes_)
+    if (lane.box == &box && lane.body == Lane::Body::staged) lane.body = Lane::Body::discarded;
   tell({Kind::refused, static_cast<std::uint32_t>(box.channel), 0, 0, 0, 0});
   send();
 }
@@ -245,6 +296,7 @@ void Connection::close(Inbox& box) {
 void Connection::pop(Inbox& box) {
   SKEIN_CHECK(!box.arrivals.empty() && box.arrivals.front().complete(), "a message is dropped");
   box.arrivals.pop_front();
+  ++box.first;
   box.receive = nullptr;
   let_go(box, kMessageCost);
   send();
@@ -254,11 +306,12 @@ void Connection::pop(Inbox& box) {
 // end.
 void Connection::settle(Inbox& box) {
   Inbox::Arrival& arrival = box.arrivals.front();
-  if (arrival.waiting == arrival.settled || box.receive->into.bytes() != arrival.total) return;
-  const std::uint64_t bytes = arrival.waiting - arrival.settled;
-  put(*box.receive, arrival.settled, arrival.staged.get() + arrival.settled, bytes);
-  arrival.settled = arrival.waiting;
-  let_go(box, bytes);
+  if (arrival.pieces.empty() || box.receive->into.bytes() != arrival.total) return;
+  for (const Range& piece : arrival.pieces)
+    put(*box.receive, piece.offset, arrival.staged.get() + piece.offset, piece.count);
+  arrival.pieces.clear();
+  arrival.settled += arrival.waiting;
+  let_go(box, std::exchange(arrival.waiting, 0));
 }
 
 void Connection::put(const Inbox::Receive& receive, std::uint64_t offset, std::byte* bytes,
@@ -283,21 +336,6 @@ void Connection::let_go(Inbox& box, std::uint64_t bytes) {
 void Connection::hear() {
   sign_ = loop_.now();
   signs_.progressed();
-}
-
-void Connection::lose(const std::string& reason) {
-  if (lost()) return;
-  lost_ = reason.empty() ? "the connection ended" : reason;
-  ::shutdown(stream_->socket(), SHUT_RDWR);
-  for (auto& [channel, each] : outboxes_) forget_messages(each);
-  for (auto& [channel, each] : inboxes_) each.moved.notify_all();
-}
-
-std::string Connection::trouble() const {
-  if (!failure_.empty()) return fmt::format("which failed: {}", failure_);
-  if (left_) return "which has left the run";
-  if (lost()) return fmt::format("which was lost: {}", lost_);
-  return "";
 }
 
 }  // namespace skein::tcp

@@ -1,21 +1,21 @@
 // The frames that leave.
 #include <fmt/format.h>
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "fabric/tcp/connection.h"
-#include "skein/error.h"
+#include "fabric/tcp/errors.h"
 
 namespace skein::tcp {
 namespace {
 
 // Far more than a peer that reads lets gather.
-constexpr std::size_t kMostNews = 1 << 20;
+constexpr std::size_t kMostNotes = 1 << 14;
+
+// Frames that wait for their acknowledgement; a peer that reads acknowledges long before.
+constexpr std::size_t kMostUnacknowledged = 1 << 15;
 
 std::unique_ptr<std::byte[]> copy_of(const std::byte* data, std::size_t bytes) {
   auto out = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -23,13 +23,21 @@ std::unique_ptr<std::byte[]> copy_of(const std::byte* data, std::size_t bytes) {
   return out;
 }
 
-// The part of the front message that goes next, and what it costs.
-std::size_t next_part(const Outbox& box) {
-  return std::min<std::size_t>(box.messages.front().left, kMostOfAFrame);
+// The part of the next message that goes next, and what it costs.
+Outbox::Message& next_message(Outbox& box) { return box.messages[box.departed]; }
+std::size_t next_part(Outbox& box) {
+  return std::min<std::size_t>(next_message(box).left, kMostOfAFrame);
 }
-std::uint64_t cost(const Outbox& box) {
-  const Outbox::Message& message = box.messages.front();
+std::uint64_t cost(Outbox& box) {
+  const Outbox::Message& message = next_message(box);
   return next_part(box) + (message.left == message.total ? kMessageCost : 0);
+}
+
+void append(std::vector<std::byte>& out, const Frame& frame, const std::string& text = "") {
+  const FrameBytes header = encode(frame);
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  out.insert(out.end(), header.begin(), header.end());
+  out.insert(out.end(), bytes, bytes + text.size());
 }
 
 }  // namespace
@@ -40,86 +48,200 @@ Outbox& Connection::outbox(Channel channel) {
 
 void Connection::post(Outbox& box, Span data) {
   const auto* bytes = static_cast<const std::byte*>(data.data);
-  box.messages.push_back({bytes, data.bytes(), data.bytes(), box.next++, nullptr});
+  box.messages.push_back({bytes, data.bytes(), data.bytes(), box.next++, nullptr, 0, false});
   queue(box);
   send();
 }
 
 void Connection::queue(Outbox& box) {
-  if (box.in_turn || box.messages.empty() || box.spent - box.returned + cost(box) > kWindow) return;
+  if (box.in_turn || box.waiting() == 0 || box.spent - box.returned + cost(box) > kWindow) return;
   box.in_turn = true;
   turns_.push_back(&box);
 }
 
-void Connection::tell(const Frame& frame) {
-  const FrameBytes bytes = encode(frame);
-  news_.insert(news_.end(), bytes.begin(), bytes.end());
-  if (news_.size() > kMostNews) lose("it has stopped reading");
+void Connection::tell(const Frame& frame, const std::string& text) {
+  notes_.push_back({frame, text});
+  if (notes_.size() > kMostNotes) lose("it has stopped reading");
 }
 
-bool Connection::next_departure() {
-  if (departing_) return true;
-  if (!news_.empty()) {
-    departure_ = {};
-    departure_.small.swap(news_);
-    return departing_ = true;
+void Connection::number(Frame& frame, Sent sent) {
+  frame.sequence = acknowledged_ + sent_.size() + 1;
+  sent.header = encode(frame);
+  sent_.push_back(std::move(sent));
+}
+
+// What has no data goes in one piece.
+void Connection::gather_notes(Lane& lane) {
+  std::vector<std::byte>& out = lane.departure.small;
+  if (std::exchange(acknowledgement_due_, false)) {
+    append(out, {Kind::acknowledged, 0, 0, 0, received_, 0});
+    told_ = received_;
+    owed_ = 0;
   }
-  if (turns_.empty()) return false;
-  Outbox& box = *turns_.front();
-  turns_.pop_front();
-  box.in_turn = false;
-  if (box.messages.empty()) return next_departure();
-  Outbox::Message& message = box.messages.front();
+  if (std::exchange(beat_due_, false)) append(out, {Kind::beat});
+  if (ask_) append(out, *std::exchange(ask_, {}));
+  if (answer_) append(out, *std::exchange(answer_, {}));
+  for (; !notes_.empty(); notes_.pop_front()) {
+    auto& [frame, text] = notes_.front();
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    Sent sent;
+    sent.own = copy_of(bytes, text.size());
+    sent.body = sent.own.get();
+    sent.length = text.size();
+    sent.lane = lane.index;
+    number(frame, std::move(sent));
+    append(out, frame, text);
+  }
+}
+
+bool Connection::next_departure(Lane& lane) {
+  if (lane.departing) return true;
+  lane.departure = {};
+  gather_notes(lane);
+  if (!lane.departure.small.empty()) return lane.departing = true;
+  for (; !again_.empty(); again_.pop_front()) {
+    if (again_.front() <= acknowledged_) continue;
+    depart(lane, again_.front());
+    again_.pop_front();
+    return true;
+  }
+  while (!turns_.empty() && sent_.size() < kMostUnacknowledged) {
+    Outbox& box = *turns_.front();
+    turns_.pop_front();
+    box.in_turn = false;
+    if (box.waiting() == 0) continue;  // it was forgotten
+    depart_part(lane, box);
+    return true;
+  }
+  return false;
+}
+
+// The next part of the next message.
+void Connection::depart_part(Lane& lane, Outbox& box) {
+  Outbox::Message& message = next_message(box);
   const std::size_t length = next_part(box);
   box.spent += cost(box);
-  const FrameBytes header =
-      encode({Kind::data, static_cast<std::uint32_t>(box.channel), message.number,
-              static_cast<std::uint32_t>(length), message.total, message.total - message.left});
-  departure_ = {{header.begin(), header.end()}, message.data, length, 0, &box, nullptr};
+  Sent sent;
+  sent.body = message.data;
+  sent.length = length;
+  const bool small = message.total <= kMostOfAFrame;
+  if (small) {
+    sent.own = copy_of(message.data, length);
+    sent.body = sent.own.get();
+  } else {
+    sent.box = &box;
+    sent.number = message.number;
+    ++message.parts;
+  }
+  const bool last = message.left == length;
+  Frame frame{Kind::data,
+              static_cast<std::uint32_t>(box.channel),
+              message.number,
+              static_cast<std::uint32_t>(length),
+              message.total,
+              message.total - message.left,
+              0,
+              last && !small};
+  number(frame, std::move(sent));
+  depart(lane, frame.sequence);
   message.data += length;
   message.left -= length;
-  return departing_ = true;
-}
-
-void Connection::departed() {
-  departing_ = false;
-  if (!departure_.box) return;
-  Outbox& box = *departure_.box;
-  if (box.messages.front().left == 0) {
-    box.messages.pop_front();
+  if (last) {
+    message.departed = true;
+    ++box.departed;
+    release(box);
     box.moved.notify_all();
   }
   queue(box);
-  hear();
+}
+
+void Connection::depart(Lane& lane, std::uint64_t sequence) {
+  Sent& frame = sent(sequence);
+  frame.lane = lane.index;
+  frame.again = false;
+  lane.departure = {
+      {frame.header.begin(), frame.header.end()}, frame.body, frame.length, 0, sequence, nullptr};
+  lane.departing = true;
 }
 
 void Connection::send() {
-  if (lost() || mute_) return;
+  for (Lane& lane : lanes_)
+    if (!lost() && lane.stream && !lane.mute) send(lane);
+}
+
+void Connection::send(Lane& lane) {
   try {
-    while (next_departure()) {
-      Departure& out = departure_;
+    while (next_departure(lane)) {
+      Lane::Departure& out = lane.departure;
       const std::size_t small = std::min(out.at, out.small.size());
       const std::size_t body = out.at - small;
       const std::array<iovec, 2> parts{
           iovec{out.small.data() + small, out.small.size() - small},
           iovec{const_cast<std::byte*>(out.body) + body, out.length - body}};
-      out.at += stream_->write(parts);
-      if (out.at < out.small.size() + out.length) break;
-      departed();
+      out.at += lane.stream->write(parts);
+      if (out.at < out.size()) break;
+      lane.departing = false;
+      if (out.length > 0) hear();
     }
-    stream_->flush();
-  } catch (const IoError&) {
+    lane.stream->flush();
+  } catch (const ConnectionEnded&) {
     // The peer may have sent its last words before it went: reading ends when they have been read.
-    mute_ = true;
-    stream_->again();
+    lane.mute = true;
+    lane.stream->again();
   }
 }
 
-void Connection::keep_messages(Outbox& box) {
-  if (departing_ && departure_.box == &box && !departure_.own) {
-    departure_.own = copy_of(departure_.body, departure_.length);
-    departure_.body = departure_.own.get();
+// Messages that nobody can ask for again, or whose parts have copies.
+void Connection::release(Outbox& box) {
+  while (!box.messages.empty() && box.messages.front().departed &&
+         box.messages.front().parts == 0) {
+    box.messages.pop_front();
+    --box.departed;
+    box.moved.notify_all();
   }
+}
+
+void Connection::acknowledge(std::uint64_t received) {
+  if (received > acknowledged_ + sent_.size())
+    throw IoError("it acknowledges more than it was sent");
+  for (; acknowledged_ < received; ++acknowledged_) {
+    Sent& frame = sent_.front();
+    for (Lane& lane : lanes_) {  // that sends it again though the peer has it
+      Lane::Departure& out = lane.departure;
+      if (!lane.departing || out.sequence != acknowledged_ + 1) continue;
+      out.own = frame.own ? std::move(frame.own) : copy_of(out.body, out.length);
+      out.body = out.own.get();
+    }
+    if (Outbox* box = frame.box) {
+      --box->messages[frame.number - box->messages.front().number].parts;
+      release(*box);
+    }
+    sent_.pop_front();
+  }
+}
+
+void Connection::keep(std::uint64_t sequence) {
+  Sent& frame = sent(sequence);
+  if (frame.own) return;
+  frame.own = copy_of(frame.body, frame.length);
+  frame.body = frame.own.get();
+  for (Lane& lane : lanes_)
+    if (lane.departing && lane.departure.sequence == sequence) lane.departure.body = frame.body;
+}
+
+// From here on nothing of the box's messages is needed for what has left.
+void Connection::keep_sent(Outbox& box) {
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    if (sent_[i].box != &box) continue;
+    keep(acknowledged_ + 1 + i);
+    sent_[i].box = nullptr;
+  }
+  for (Outbox::Message& message : box.messages) message.parts = 0;
+}
+
+void Connection::keep_messages(Outbox& box) {
+  keep_sent(box);
+  release(box);
   for (Outbox::Message& message : box.messages) {
     if (message.own) continue;
     message.own = copy_of(message.data, message.left);
@@ -127,15 +249,12 @@ void Connection::keep_messages(Outbox& box) {
   }
 }
 
-// The frame that has been begun must be ended: the peer expects its bytes.
+// What has left must be whole: the peer expects its bytes.
 void Connection::forget_messages(Outbox& box) {
-  if (departing_ && departure_.box == &box) {
-    departure_.own = copy_of(departure_.body, departure_.length);
-    departure_.body = departure_.own.get();
-    departure_.box = nullptr;
-  }
-  box.dropped |= !box.messages.empty();
+  keep_sent(box);
+  box.dropped |= box.waiting() > 0;
   box.messages.clear();
+  box.departed = 0;
   box.moved.notify_all();
 }
 
@@ -143,57 +262,21 @@ void Connection::close(Outbox& box) {
   if (box.closed) return;
   box.closed = true;
   forget_messages(box);
-  if (!box.refused) tell({Kind::withdrawn, static_cast<std::uint32_t>(box.channel), 0, 0, 0, 0});
+  if (!box.refused)
+    tell({Kind::withdrawn, static_cast<std::uint32_t>(box.channel), 0, 0, box.spent, 0});
   send();
 }
 
 void Connection::fail(const std::string& reason) {
   const std::string text = reason.substr(0, kMostOfAText);
-  tell({Kind::failed, 0, 0, static_cast<std::uint32_t>(text.size()), 0, 0});
-  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-  news_.insert(news_.end(), bytes, bytes + text.size());
+  tell({Kind::failed, 0, 0, static_cast<std::uint32_t>(text.size()), 0, 0}, text);
   send();
 }
 
 void Connection::ask() {
   const auto now = static_cast<std::uint64_t>(loop_.now().time_since_epoch().count());
-  tell({Kind::ask, 0, 0, 0, 0, now});
+  ask_ = {Kind::ask, 0, 0, 0, 0, now};
   send();
-}
-
-void Connection::beat() {
-  if (lost()) return;
-  receive();  // what has come is heard before it is missed
-  pulse_.pass(loop_.now());
-  if (pulse_.silent())
-    return lose(fmt::format("nothing has come from it for {:.1f} s, not even a heartbeat",
-                            seconds(pulse_.silence())));
-  if (news_.empty()) tell({Kind::beat, 0, 0, 0, 0, 0});  // others are signs of life as well
-  send();
-}
-
-void Connection::leave() {
-  tell({Kind::left, 0, 0, 0, 0, 0});
-  send();
-}
-
-// A socket that is closed with something unread resets the connection, and what is still on its way
-// to the peer is lost: so that is read, until the peer's system has all.
-bool Connection::gone() {
-  send();
-  receive();
-  if (lost() || mute_) return true;
-  const bool pending = departing_ || !news_.empty() ||
-                       std::any_of(outboxes_.begin(), outboxes_.end(),
-                                   [](const auto& each) { return !each.second.messages.empty(); });
-  if (pending) return false;
-  try {
-    if (!stream_->flush()) return false;
-  } catch (const IoError&) {
-    return true;
-  }
-  int unsent = 0;
-  return ::ioctl(stream_->socket(), SIOCOUTQ, &unsent) != 0 || unsent == 0;
 }
 
 }  // namespace skein::tcp

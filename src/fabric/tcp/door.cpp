@@ -10,31 +10,45 @@ namespace skein::tcp {
 
 using namespace std::chrono_literals;
 
-Door::Door(Loop& loop, Poller& poller, const Tls& tls, FileDescriptor listener, LetIn let_in)
-    : loop_(loop),
+namespace {
+
+constexpr int kMostAtOnce = 16;  // let in before others get their turn
+
+}  // namespace
+
+Door::Door(Loop& loop, Poller& poller, const Tls& tls, FileDescriptor listener, LetIn its_let_in)
+    : let_in(std::move(its_let_in)),
+      loop_(loop),
       poller_(poller),
       tls_(tls),
       listener_(std::move(listener)),
-      arrivals_(loop, poller, listener_.get()),
-      let_in_(std::move(let_in)),
-      opening_(loop.spawn(open())) {}
+      id_(poller.add(listener_.get(), *this)) {}
 
-Task<> Door::open() {
-  for (;;) {
+Door::~Door() { poller_.remove(id_, listener_.get()); }
+
+// No job on the loop waits for guests: while none comes there is nothing to do.
+void Door::ready() {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     FileDescriptor socket(
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       make_room();
       guests_.emplace_back(loop_.spawn(admit(std::move(socket))));
-      co_await loop_.yield();
     } else if (errno == EAGAIN) {
-      co_await arrivals_.changed.wait();
+      return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
       // Too few descriptors or too little memory, perhaps for a moment.
       if (!guests_.empty()) guests_.pop_front();
-      co_await loop_.sleep_for(20ms);
+      pause_ = ScopedJob(loop_.spawn(look_again_soon()));
+      return;
     }
   }
+  poller_.again(id_);
+}
+
+Task<> Door::look_again_soon() {
+  co_await loop_.sleep_for(20ms);
+  poller_.again(id_);
 }
 
 void Door::make_room() {
@@ -50,7 +64,7 @@ Task<> Door::admit(FileDescriptor socket) {
   try {
     co_await talk->handshake(deadline);
     const Hello hello = co_await talk->hear_hello(deadline);
-    let_in_(hello, std::move(talk));
+    let_in(hello, std::move(talk));
   } catch (const NotAuthenticated&) {
     ++turned_away_;
   } catch (const IoError&) {  // a stranger who has gone, or says nothing

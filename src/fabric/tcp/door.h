@@ -19,11 +19,16 @@ namespace skein::tcp {
 inline constexpr Duration kWelcomeLimit = std::chrono::seconds(5);
 inline constexpr std::size_t kMostAtTheDoor = 64;
 
-class Door {
+class Door final : private Poller::Watcher {
  public:
   using LetIn = std::function<void(const Hello&, std::unique_ptr<Talk>)>;
 
   Door(Loop& loop, Poller& poller, const Tls& tls, FileDescriptor listener, LetIn let_in);
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+  ~Door() override;
+
+  LetIn let_in;
 
   Address address() const { return local_address(listener_.get()); }
 
@@ -31,19 +36,19 @@ class Door {
   int turned_away() const { return turned_away_; }
 
  private:
-  Task<> open();
+  void ready() override;
   Task<> admit(FileDescriptor socket);
+  Task<> look_again_soon();
   void make_room();
 
   Loop& loop_;
   Poller& poller_;
   const Tls& tls_;
   FileDescriptor listener_;
-  SocketSignal arrivals_;
-  LetIn let_in_;
+  Poller::Id id_;
   int turned_away_ = 0;
   std::deque<ScopedJob> guests_;
-  ScopedJob opening_;
+  ScopedJob pause_;
 };
 
 }  // namespace skein::tcp

@@ -14,6 +14,18 @@ class Refused final : public IoError {
   explicit Refused(const std::string& why) : IoError(why) {}
 };
 
+// A connection has ended, or what came was changed on the way: another one may do better.
+class ConnectionEnded final : public IoError {
+ public:
+  explicit ConnectionEnded(const std::string& why) : IoError(why) {}
+};
+
+// The host is there and nobody listens at that port of it.
+class NobodyListens final : public IoError {
+ public:
+  explicit NobodyListens(const std::string& why) : IoError(why) {}
+};
+
 // One of the two sides does not know the run's secret.
 class NotAuthenticated final : public IoError {
  public:

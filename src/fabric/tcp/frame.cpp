@@ -30,12 +30,14 @@ FrameBytes encode(const Frame& frame) {
   FrameBytes out;
   ByteWriter writer(out);
   writer.put(kMark);
-  writer.put(static_cast<std::uint16_t>(frame.kind));
+  writer.put(static_cast<std::uint8_t>(frame.kind));
+  writer.put(static_cast<std::uint8_t>(frame.prompt ? 1 : 0));
   writer.put(frame.channel);
   writer.put(frame.number);
   writer.put(frame.length);
   writer.put(frame.total);
   writer.put(frame.offset);
+  writer.put(frame.sequence);
   return out;
 }
 
@@ -45,17 +47,22 @@ Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes) {
   };
   ByteReader reader(bytes);
   require(reader.get<std::uint16_t>() == kMark, "another beginning");
-  const auto kind = reader.get<std::uint16_t>();
-  require(kind >= static_cast<std::uint16_t>(Kind::data) &&
-              kind <= static_cast<std::uint16_t>(Kind::beat),
+  const auto kind = reader.get<std::uint8_t>();
+  require(kind >= static_cast<std::uint8_t>(Kind::data) &&
+              kind <= static_cast<std::uint8_t>(Kind::widen),
           "an unknown kind");
+  const auto prompt = reader.get<std::uint8_t>();
+  require(prompt <= 1, "an unknown mark");
   Frame frame;
   frame.kind = static_cast<Kind>(kind);
+  frame.prompt = prompt == 1;
   frame.channel = reader.get<std::uint32_t>();
   frame.number = reader.get<std::uint32_t>();
   frame.length = reader.get<std::uint32_t>();
   frame.total = reader.get<std::uint64_t>();
   frame.offset = reader.get<std::uint64_t>();
+  frame.sequence = reader.get<std::uint64_t>();
+  require((frame.sequence != 0) == numbered(frame.kind), "an impossible number");
   require(frame.channel < static_cast<std::uint32_t>(kMostChannels), "an impossible channel");
   require(frame.length <= longest_body(frame.kind), "an impossible length");
   if (frame.kind == Kind::data) {

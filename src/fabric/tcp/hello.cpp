@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fabric/tcp/bytes.h"
+#include "fabric/tcp/frame.h"
 #include "skein/error.h"
 
 namespace skein::tcp {
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMark = 0x50435f4e49454b53;  // "SKEIN_CP"
 constexpr std::uint32_t kAnswerMark = 0x414b5353;
-constexpr std::size_t kVersionText = 24, kHostText = 48, kPlaceBytes = kHostText + 4;
+constexpr std::size_t kVersionText = 24, kHostText = 46, kPlaceBytes = kHostText + 4;
 
 void require(bool holds, const char* what) {
   if (!holds) throw IoError(fmt::format("the other side sent {}", what));
@@ -26,10 +27,13 @@ HelloBytes encode(const Hello& hello) {
   writer.put_text(hello.version, kVersionText);
   writer.put(hello.rank);
   writer.put(hello.size);
-  writer.put(static_cast<std::uint32_t>(hello.encrypt ? 1 : 0));
+  writer.put(static_cast<std::uint8_t>(hello.encrypt ? 1 : 0));
+  writer.put(hello.lane);
   writer.put_text(hello.host, kHostText);
   writer.put(hello.port);
   writer.put(hello.run);
+  writer.put(hello.attempt);
+  writer.put(hello.received);
   return out;
 }
 
@@ -42,12 +46,16 @@ Hello decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
   if (hello.protocol != kProtocol) return hello;
   hello.rank = reader.get<std::uint32_t>();
   hello.size = reader.get<std::uint32_t>();
-  const auto encrypt = reader.get<std::uint32_t>();
+  const auto encrypt = reader.get<std::uint8_t>();
+  hello.lane = reader.get<std::uint8_t>();
   hello.encrypt = encrypt == 1;
   hello.host = reader.get_text(kHostText);
   hello.port = reader.get<std::uint16_t>();
   hello.run = reader.get<Run>();
-  require(hello.size > 0 && hello.rank < hello.size && encrypt <= 1, "an impossible hello");
+  hello.attempt = reader.get<std::uint32_t>();
+  hello.received = reader.get<std::uint64_t>();
+  require(hello.size > 0 && hello.rank < hello.size && encrypt <= 1 && hello.lane < kMostStreams,
+          "an impossible hello");
   return hello;
 }
 
@@ -96,6 +104,17 @@ Roster decode_roster(std::span<const std::byte> bytes, int size) {
     roster.places.push_back({host, static_cast<std::uint16_t>(port)});
   }
   return roster;
+}
+
+std::vector<std::byte> encode_received(std::uint64_t frames) {
+  std::vector<std::byte> out(sizeof(frames));
+  ByteWriter(out).put(frames);
+  return out;
+}
+
+std::uint64_t decode_received(std::span<const std::byte> bytes) {
+  require(bytes.size() == sizeof(std::uint64_t), "a welcome of another size");
+  return ByteReader(bytes).get<std::uint64_t>();
 }
 
 std::string decode_text(std::span<const std::byte> bytes) {

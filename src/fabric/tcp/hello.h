@@ -3,7 +3,8 @@
 //
 // A worker says hello, to rank 0 first. When all are there, rank 0 hands out the roster: who
 // listens where, and a random number that marks the run. With it workers say hello to each other
-// and are welcomed.
+// and are welcomed. A worker that has lost a stream to another, or wants one more, says hello once
+// more: both say what they have received, and go on from there.
 #pragma once
 
 #include <array>
@@ -28,6 +29,9 @@ struct Hello {
   std::string host;  // where this worker listens for others
   std::uint16_t port = 0;
   Run run{};
+  std::uint8_t lane = 0;       // which of the streams between the two it is
+  std::uint32_t attempt = 0;   // 0: it joins; else it goes on, and how often it had a stream before
+  std::uint64_t received = 0;  // frames, when it goes on
 };
 
 inline constexpr std::size_t kHelloBytes = 128;
@@ -66,6 +70,10 @@ std::vector<std::byte> encode(const Roster& roster);
 
 // Throws IoError unless it has as many places as the run has workers.
 Roster decode_roster(std::span<const std::byte> bytes, int size);
+
+// What the answer to one that goes on says: how many frames have been received.
+std::vector<std::byte> encode_received(std::uint64_t frames);
+std::uint64_t decode_received(std::span<const std::byte> bytes);  // throws IoError
 
 // A text of a refusal, fit to be shown.
 std::string decode_text(std::span<const std::byte> bytes);

@@ -53,7 +53,7 @@ class Meeting {
       co_await visit();
   }
 
-  std::vector<std::unique_ptr<Stream>> take_streams() { return std::move(streams_); }
+  Met take();
 
  private:
   // Rank 0.
@@ -93,15 +93,15 @@ class Meeting {
   std::string objection_;         // at rank 0: to whom, and why
   std::optional<Roster> roster_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::optional<Door> door_;
+  std::unique_ptr<Door> door_;
 };
 
 void Meeting::open_door(FileDescriptor listener) {
-  door_.emplace(loop_, poller_, tls_, std::move(listener),
-                [this](const Hello& hello, std::unique_ptr<Talk> talk) {
-                  arrived_.push_back({hello, std::move(talk)});
-                  changed_.notify_all();
-                });
+  door_ = std::make_unique<Door>(loop_, poller_, tls_, std::move(listener),
+                                 [this](const Hello& hello, std::unique_ptr<Talk> talk) {
+                                   arrived_.push_back({hello, std::move(talk)});
+                                   changed_.notify_all();
+                                 });
 }
 
 Hello Meeting::own_hello() const {
@@ -164,7 +164,6 @@ Task<> Meeting::host() {
                                  fmt::join(absent, ", "), door_->address().text(), strangers));
     co_await changed_.wait(std::min(deadline_, now + kLookAround));
   }
-  door_.reset();
   co_await hand_out_roster();
 }
 
@@ -233,6 +232,24 @@ Task<> Meeting::hand_out_roster() {
       throw IoError(fmt::format("rank {} was lost while the run began: {}", rank, trouble), rank);
     stream(rank) = talk.release(options_.encrypt);
   }
+  roster_ = std::move(roster);
+}
+
+Met Meeting::take() {
+  Met out{std::move(streams_), {}, roster_->run, std::move(door_)};
+  out.addresses.resize(out.streams.size());
+  for (int peer = 0; peer < options_.size; ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    const Place& place = roster_->places[i];
+    try {  // rank 0 is where it was found
+      if (peer == 0 && out.streams[0])
+        out.addresses[0] = remote_address(out.streams[0]->socket());
+      else if (out.streams[i])
+        out.addresses[i] = numeric_address(place.host, place.port);
+    } catch (const IoError&) {  // it has gone, which the run finds out
+    }
+  }
+  return out;
 }
 
 Task<> Meeting::tell_all(std::string why) {
@@ -324,9 +341,9 @@ Task<> Meeting::reach(int peer) {
 
 Task<> Meeting::welcome(Guest guest) {
   const Hello& hello = guest.hello;
-  const bool expected = hello.protocol == kProtocol && hello.run == roster_->run &&
-                        hello.rank > static_cast<std::uint32_t>(options_.rank) &&
-                        hello.rank < streams_.size();
+  const bool expected =
+      hello.protocol == kProtocol && hello.run == roster_->run && hello.attempt == 0 &&
+      hello.rank > static_cast<std::uint32_t>(options_.rank) && hello.rank < streams_.size();
   if (!expected) co_return;  // a worker of another run that has the same secret
   try {
     co_await guest.talk->answer(Answer::Kind::welcome, {}, deadline_);
@@ -359,8 +376,7 @@ Task<> Meeting::visit() {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Stream>> meet(Loop& loop, Poller& poller, const Tls& tls,
-                                          const TcpOptions& options) {
+Met meet(Loop& loop, Poller& poller, const Tls& tls, const TcpOptions& options) {
   Meeting meeting(loop, poller, tls, options);
   ScopedJob job(loop.spawn(meeting.run()));
   while (!job->done()) {
@@ -369,7 +385,7 @@ std::vector<std::unique_ptr<Stream>> meet(Loop& loop, Poller& poller, const Tls&
     if (!ran && !job->done()) poller.wait(ticket, loop.next_timer().value_or(kNever));
   }
   job->rethrow();
-  return meeting.take_streams();
+  return meeting.take();
 }
 
 }  // namespace skein::tcp

@@ -2,21 +2,30 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/loop.h"
+#include "fabric/tcp/door.h"
 #include "fabric/tcp/poller.h"
 #include "fabric/tcp/stream.h"
 #include "fabric/tcp/tcp.h"
 
 namespace skein::tcp {
 
-// Returns a connection to every other rank, by rank, when all are there; they need `tls` as long as
-// they last. Drives the loop meanwhile. Throws like make_tcp_fabric().
+// What a worker has when all are there.
+struct Met {
+  std::vector<std::unique_ptr<Stream>> streams;   // to every other rank, by rank
+  std::vector<std::optional<Address>> addresses;  // where each listens, by rank
+  Run run{};
+  std::unique_ptr<Door> door;  // where this worker goes on listening
+};
+
+// Returns when all are there; what it returns needs `tls` as long as it lasts. Drives the loop
+// meanwhile. Throws like make_tcp_fabric().
 //
 // Only who knows the run's secret is listened to. Others may connect as often as they like: only
 // the latest few of them are kept, none for long.
-std::vector<std::unique_ptr<Stream>> meet(Loop& loop, Poller& poller, const Tls& tls,
-                                          const TcpOptions& options);
+Met meet(Loop& loop, Poller& poller, const Tls& tls, const TcpOptions& options);
 
 }  // namespace skein::tcp

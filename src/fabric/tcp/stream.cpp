@@ -1,6 +1,8 @@
 #include "fabric/tcp/stream.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <sys/socket.h>
 
@@ -20,7 +22,7 @@ constexpr std::size_t kBatch = std::size_t{128} * 1024;
 // AES-GCM loses its margin after some 2^24 records of 16 KiB under one key.
 constexpr std::uint64_t kMostUnderOneKey = std::uint64_t{1} << 36;
 
-[[noreturn]] void ended(const std::string& how) { throw IoError(how); }
+[[noreturn]] void ended(const std::string& how) { throw ConnectionEnded(how); }
 
 bool nothing_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -125,6 +127,12 @@ std::size_t Stream::write_clear(std::span<const iovec> parts) {
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (nothing_now()) return 0;
   ended(std::strerror(errno));
+}
+
+void Stream::give_up_after(Duration time) {
+  const auto ms =
+      static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }
 
 // More is encrypted only when all has been sent: so nothing is ever moved inside the buffer.

@@ -35,19 +35,22 @@ class Stream final : private Poller::Watcher {
   // that the peer sends nothing in clear before it has read what was.
   void go_on_in_clear();
 
-  // Takes what is there, up to `bytes`; 0 when nothing is. Throws IoError when the connection has
-  // ended.
+  // Takes what is there, up to `bytes`; 0 when nothing is. Throws ConnectionEnded.
   std::size_t read(void* into, std::size_t bytes);
 
   // Takes in what it has room for and says how much that is; it is on its way or flush() sends the
-  // rest. The memory is the caller's again. Throws IoError.
+  // rest. The memory is the caller's again. Throws ConnectionEnded.
   std::size_t write(std::span<const iovec> parts);
 
-  // Sends what has been taken in and says whether nothing is left. Throws IoError.
+  // Sends what has been taken in and says whether nothing is left. Throws ConnectionEnded.
   bool flush();
+  bool flushed() const { return out_.empty(); }
 
   // Calls on_ready at the next turn, though nothing may have arrived.
   void again() { poller_.again(id_); }
+
+  // What was sent and nobody has acknowledged for so long ends the connection.
+  void give_up_after(Duration time);
 
   int socket() const { return socket_.get(); }
   bool encrypted() const { return session_ != nullptr; }

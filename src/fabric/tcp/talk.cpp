@@ -34,9 +34,11 @@ Task<FileDescriptor> connect_to(Loop& loop, Poller& poller, Address address, Dea
   FileDescriptor socket = new_socket(address);
   SocketSignal ready(loop, poller, socket.get());
   const bool begun = ::connect(socket.get(), address.raw(), address.length) == 0;
+  if (!begun && errno == ECONNREFUSED) throw NobodyListens(std::strerror(errno));
   if (!begun && errno != EINPROGRESS) throw IoError(std::strerror(errno));
   while (!connected(socket.get())) {
     const int error = pending_error(socket.get());
+    if (error == ECONNREFUSED) throw NobodyListens(std::strerror(error));
     if (error != 0) throw IoError(std::strerror(error));
     const bool came = co_await ready.changed.wait(deadline);
     check_in_time(came);

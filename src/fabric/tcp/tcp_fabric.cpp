@@ -49,11 +49,12 @@ TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
       options_(options),
       tls_(read_secret(options.secret_file), options.encrypt),
       signs_(loop.now()) {
-  auto streams = meet(loop, poller_, tls_, options_);
-  for (auto& stream : streams)
+  Met met = meet(loop, poller_, tls_, options_);
+  for (auto& stream : met.streams)
     peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_,
-                                                           options.least_silence)
+                                                           ConnectionOptions{options.least_silence})
                             : nullptr);
+  repairs_ = std::make_unique<Repairs>(loop, poller_, tls_, options_, std::move(met), peers_);
   poller_.tick_every(kBeatEvery, [this] { beat(); });
 }
 
@@ -64,14 +65,26 @@ void TcpFabric::beat() {
 
 TcpFabric::~TcpFabric() {
   const SteadyClock clock;
-  for (const auto& peer : peers_)
-    if (peer) peer->leave();
+  // What was sent last may be lost with its stream. Who is about to leave drives the loop for that
+  // himself, unless others have left something on it that must not run any more.
+  const bool alone = !loop().busy();
+  if (alone) repairs_->begin_anew();
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    if (!alone) peer->on_broken = nullptr;
+    peer->leave();
+  }
   const auto all_gone = [this] {
     return std::all_of(peers_.begin(), peers_.end(),
                        [](const auto& peer) { return !peer || peer->gone(); });
   };
-  for (const Time end = clock.now() + kFarewell; !all_gone() && clock.now() < end;)
+  for (const Time end = clock.now() + kFarewell; !all_gone() && clock.now() < end;) {
+    if (alone) {
+      poller_.poll();
+      loop().run_ready();
+    }
     std::this_thread::sleep_for(200us);
+  }
 }
 
 void TcpFabric::fail(const std::string& reason) {
@@ -139,7 +152,7 @@ std::unique_ptr<Fabric::Line> TcpFabric::open_line(int peer, Channel channel, bo
 bool TcpFabric::try_post(const Operation&, Line& line, Span data) {
   Outbox& box = static_cast<OutLine&>(line).box;
   Connection& peer = connection(line.peer);
-  if (box.refused || peer.lost() || box.messages.size() >= kMostPosted) return false;
+  if (box.refused || peer.lost() || box.waiting() >= kMostPosted) return false;
   peer.post(box, data);
   progressed();
   count_sent(data.bytes());
@@ -149,9 +162,7 @@ bool TcpFabric::try_post(const Operation&, Line& line, Span data) {
 Task<> TcpFabric::wait_for_room(const Operation& operation, Line& line) {
   Outbox& box = static_cast<OutLine&>(line).box;
   Connection& peer = connection(line.peer);
-  const auto room = [&] {
-    return !box.refused && !peer.lost() && box.messages.size() < kMostPosted;
-  };
+  const auto room = [&] { return !box.refused && !peer.lost() && box.waiting() < kMostPosted; };
   co_await wait_for(operation, line.peer, box.moved, room, [&box] { return box.refused; });
 }
 
@@ -218,10 +229,10 @@ Task<> TcpFabric::take(const Operation& operation, Line& line, Span into, Combin
   Connection& peer = connection(line.peer);
   const Posted posted(peer, box, into, combine);
   const auto there = [&] {
-    return !box.arrivals.empty() &&
+    return !box.arrivals.empty() && box.arrivals.front().known &&
            (box.arrivals.front().total != into.bytes() || box.arrivals.front().complete());
   };
-  co_await wait_for(operation, line.peer, box.moved, there, [&box] { return box.withdrawn; });
+  co_await wait_for(operation, line.peer, box.moved, there, [&box] { return box.exhausted(); });
   if (box.arrivals.front().total != into.bytes()) {
     const std::string text =
         fmt::format("{}: rank {} sent {} bytes, rank {} expects {}", describe(operation), line.peer,

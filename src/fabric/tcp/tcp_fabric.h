@@ -6,6 +6,7 @@
 
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/poller.h"
+#include "fabric/tcp/repairs.h"
 #include "fabric/tcp/tcp.h"
 
 namespace skein::tcp {
@@ -56,6 +57,7 @@ class TcpFabric final : public Fabric {
   Poller poller_;
   Signs signs_;
   std::vector<std::unique_ptr<Connection>> peers_;  // none of the own rank
+  std::unique_ptr<Repairs> repairs_;
 };
 
 }  // namespace skein::tcp
