@@ -115,6 +115,8 @@ void HostOptions::place(LaunchOptions& launch, const std::string& rendezvous,
   remote.program = remote_skein_;
   remote.own_program = own_program;
   remote.rendezvous = rendezvous;
+  if (rendezvous.starts_with("[") && rendezvous.ends_with("]"))  // a number of IPv6, no port
+    remote.rendezvous = rendezvous.substr(1, rendezvous.size() - 2);
 }
 
 bool HostOptions::print_commands(const std::vector<std::string>& words,

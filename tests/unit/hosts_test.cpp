@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/rng.h"
 #include "launch/agent_messages.h"
 #include "skein/error.h"
 
@@ -112,6 +113,46 @@ TEST(AgentMessages, ThatAreCutShortOrTooLongAreRefused) {
   large.add(std::string("\x02\xff\xff\xff\xff", 5));
   EXPECT_THROW(large.next(), IoError);
   EXPECT_THROW(frame(MessageKind::start, std::string(kMostBody + 1, 'x')), ConfigError);
+}
+
+// Whatever comes is understood or refused.
+TEST(AgentMessages, ThatAreGarbledDoNoHarm) {
+  Rng random(7);
+  const std::vector<std::string> bodies{encode(an_order()),           encode(HoldOrder{"a", true}),
+                                        encode(Output{1, true, "x"}), encode(RecordNews{}, Time()),
+                                        encode(EndNews{2, {}}),       encode_number(7)};
+  int refused = 0;
+  for (int round = 0; round < 60000; ++round) {
+    std::string body = bodies[random() % bodies.size()];
+    for (auto changes = random() % 4; changes > 0; --changes)
+      body[random() % body.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) body.resize(random() % body.size());
+    try {
+      switch (random() % 6) {
+        case 0:
+          decode_start(body);
+          break;
+        case 1:
+          decode_hold(body);
+          break;
+        case 2:
+          decode_output(body);
+          break;
+        case 3:
+          decode_record(body, Time());
+          break;
+        case 4:
+          decode_end(body);
+          break;
+        default:
+          decode_number(body);
+      }
+    } catch (const IoError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 30000);
+  EXPECT_LT(refused, 60000);
 }
 
 TEST(AgentMessages, TellOfTimesByTheirAge) {
