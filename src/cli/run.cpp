@@ -88,8 +88,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "SKEIN_SEED.\n"
       "Rank 0 prints here. When one worker fails, the others are ended and the first failure is\n"
       "shown (but see --go-on).\n\n"
-      "Examples: skein run -n 4 -- ./train_your_model --epochs 3\n"
-      "          skein run --hosts a,b:4 -- ./train_your_model --epochs 3");
+      "Example: skein run -n 4 -- ./train_your_model --epochs 3\n"
+      "         skein run --hosts a,b:4 -- ./train_your_model --epochs 3");
   auto run = std::make_shared<RunCommand>(command);
   command.callback([run, &invocation] {
     invocation.action = [run, &invocation] { return (*run)(invocation); };

@@ -69,9 +69,9 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "
       "(text)\n\n"
-      "Examples: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
+      "Example: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
       "out/first\n"
-      "          skein train --hosts a,b:4,me@c --strategy dear --data glyphs --model cnn");
+      "         skein train --hosts a,b:4,me@c --strategy dear --data glyphs --model cnn");
   auto reader = std::make_shared<TrainOptionReader>(command);
   command.callback([reader, &invocation] {
     invocation.action = [reader, &invocation] {
