@@ -32,6 +32,10 @@ struct JoinOptions {
   // then can be read and changed on its way. For networks that nobody else is on.
   bool encrypt = true;
 
+  // For tcp. Workers that share a host reach each other through its memory, and collectives run
+  // inside hosts and between them; false: over all workers, through the network.
+  bool two_levels = true;
+
   // Makes one host behave like hosts on a slow network: every worker has a full-duplex link of this
   // many bytes per second (0: unlimited) and every message takes this much longer.
   double emulate_bytes_per_second = 0;

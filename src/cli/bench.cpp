@@ -92,6 +92,7 @@ class BenchFabric {
     join_.rendezvous = network_.rendezvous;
     join_.secret_file = network_.secret_file;
     join_.encrypt = network_.encrypt == "on";
+    join_.two_levels = network_.levels == "auto";
     if (placement->size < 2)
       throw ConfigError("one worker has nobody to talk to: expected at least 2");
     if (options_.given("--workers") && placement->size != workers_)

@@ -15,6 +15,8 @@ void NetworkOptions::declare(CommandOptions& options) {
                "tcp: what only the workers of the run know (else SKEIN_SECRET_FILE)");
   options.choice("--encrypt", encrypt, {"on", "off"},
                  "tcp: off sends in clear between workers that have shown the secret");
+  options.choice("--levels", levels, {"auto", "one"},
+                 "tcp: auto sums inside hosts and then between them; one over all workers");
 }
 
 void NetworkOptions::check(const CommandOptions& options) const {
@@ -24,7 +26,7 @@ void NetworkOptions::check(const CommandOptions& options) const {
     throw ConfigError(fmt::format("--{}", error.what()));
   }
   if (between_hosts()) return;
-  for (const char* name : {"--rendezvous", "--secret", "--encrypt"})
+  for (const char* name : {"--rendezvous", "--secret", "--encrypt", "--levels"})
     if (options.given(name))
       throw ConfigError(
           fmt::format("{}: --fabric {} does not use it; expected --fabric tcp", name, fabric));

@@ -8,7 +8,7 @@
 namespace skein {
 
 struct NetworkOptions {
-  std::string fabric = "local", rendezvous, secret_file, encrypt = "on";
+  std::string fabric = "local", rendezvous, secret_file, encrypt = "on", levels = "auto";
 
   void declare(CommandOptions& options);
 

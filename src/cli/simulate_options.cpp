@@ -87,6 +87,8 @@ void SimulateOptionReader::declare_cluster() {
       fmt::format("{}; with changes: 10gbe:latency=30us,jitter=5us,bandwidth=9gbit,chunk=none",
                   fmt::join(sim::network_names(), ", ")));
   options_.integer("--gpus-per-host", workers_per_host_, 1, 4096, "N", "workers that share a NIC");
+  options_.choice("--levels", levels_, {"auto", "one"},
+                  "auto: collectives run inside hosts and between them; one: over all workers");
   options_.text("--links", links_, "FILE",
                 "links between hosts that are worse: lines of FROM TO BANDWIDTH [LATENCY]");
   shared_.declare_link();
@@ -151,6 +153,7 @@ sim::Network SimulateOptionReader::read_network() const {
     network.latency = job_.emulate_latency;
   }
   network.workers_per_host = workers_per_host_;
+  network.two_levels = levels_ == "auto";
   const int hosts = (job_.workers + workers_per_host_ - 1) / workers_per_host_;
   if (!links_.empty()) network.links = sim::read_links(links_, hosts);
   return network;

@@ -107,6 +107,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   job_.rendezvous = network_.rendezvous;
   job_.secret_file = network_.secret_file;
   job_.encrypt = network_.encrypt == "on";
+  job_.two_levels = network_.levels == "auto";
   check_choices();
   shared_.read();
   check_restarts(placement);

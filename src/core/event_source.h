@@ -20,6 +20,9 @@ class EventSource {
 
   // Ends a wait, present or next. Thread-safe.
   virtual void wake() = 0;
+
+  // Waits end, from now on, when this descriptor becomes readable too. False: it cannot do that.
+  virtual bool also(int /*descriptor*/) { return false; }
 };
 
 }  // namespace skein

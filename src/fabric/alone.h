@@ -14,12 +14,6 @@ class AloneFabric final : public Fabric {
 
  protected:
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
-  bool try_post(const Operation&, Line&, Span) override { return false; }
-  Task<> wait_for_room(const Operation&, Line&) override { return {}; }
-  bool all_taken(Line&) override { return true; }
-  Task<> wait_until_taken(const Operation&, Line&) override { return {}; }
-  Task<> take(const Operation&, Line&, Span, Combine) override { return {}; }
-  void close_line(Line&) override {}
 };
 
 }  // namespace skein

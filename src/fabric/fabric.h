@@ -58,8 +58,8 @@ enum class Combine : std::uint8_t { copy, add };
 // all of one size. Merging must be associative; then all ranks get the same, however it is done.
 using Merge = std::function<void(std::span<std::byte> into, std::span<const std::byte> from)>;
 
-// The part of `count` elements that rank r of `size` holds after a reduce-scatter. Parts start on
-// cache lines; the last ones may be shorter or empty.
+// The r-th of `size` equal parts of `count` elements. They start on cache lines; the last ones may
+// be shorter or empty.
 Range shard(std::size_t count, int size, int rank);
 
 // Into what pieces a ring cuts the part that a rank sends on: pieces follow each other, so that the
@@ -152,11 +152,14 @@ class Fabric {
   virtual Traits traits() const { return {}; }
   virtual Chunking chunking() const { return {}; }
 
-  // Sums `buffer` over all ranks; rank r ends with the sum in shard(count, size, r) of its buffer.
-  // The rest of the buffer is undefined afterwards.
+  // The part of `count` elements that `rank` holds after a reduce-scatter.
+  virtual Range part(std::size_t count, int rank) const { return shard(count, size(), rank); }
+
+  // Sums `buffer` over all ranks; each ends with the sum in its part of its buffer. The rest of the
+  // buffer is undefined afterwards.
   Task<> reduce_scatter(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
-  // Every rank's own shard of `buffer` is copied to all others.
+  // Every rank's own part of `buffer` is copied to all others.
   Task<> all_gather(Channel channel, Span buffer, Limit limit, Wire wire = Wire::f32);
 
   // Sums `buffer` over all ranks: the bits of reduce_scatter followed by all_gather, on each.
@@ -185,9 +188,15 @@ class Fabric {
   // thread.
   virtual void progressed() {}
 
+  // When it last has, or one that it waits for, and what it learns of that from elsewhere. A sign
+  // that is only passed on keeps its time, so that workers who wait for each other cannot keep each
+  // other waiting for ever.
+  virtual Time latest_sign() const { return {}; }
+  virtual void pass_on(Time) {}
+
   Loop& loop() const { return loop_; }
-  std::uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
-  void observe(WaitObserver* observer) { observer_ = observer; }
+  virtual std::uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
+  virtual void observe(WaitObserver* observer) { observer_ = observer; }
 
   // Decides, for all ranks and for good, that `peer` is lost. False: it has been decided before
   // that this rank is. Of two that take each other for lost one gets false. Nullopt: nobody can
@@ -243,9 +252,14 @@ class Fabric {
   // One direction between this rank and a peer on one channel. Messages pass one after the other;
   // one that does not end well breaks the line.
   struct Line {
-    Line(Loop& loop, int its_peer, Channel its_channel, bool sends)
-        : peer(its_peer), channel(its_channel), outgoing(sends), changed(loop) {}
+    Line(Fabric& its_carrier, int its_peer, Channel its_channel, bool sends)
+        : carrier(its_carrier),
+          peer(its_peer),
+          channel(its_channel),
+          outgoing(sends),
+          changed(carrier.loop()) {}
     virtual ~Line() = default;
+    Fabric& carrier;  // who opened it: a fabric may be made of others
     const int peer;
     const Channel channel;
     const bool outgoing;
@@ -258,21 +272,23 @@ class Fabric {
 
   virtual std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) = 0;
 
+  // What follows is only asked of a line's carrier: a fabric that is made of others has none of it.
+
   // Puts the line's next message, number `serving`, on its way; false: there is no room yet. And
   // the wait for room.
-  virtual bool try_post(const Operation& operation, Line& line, Span data) = 0;
-  virtual Task<> wait_for_room(const Operation& operation, Line& line) = 0;
+  virtual bool try_post(const Operation& operation, Line& line, Span data);
+  virtual Task<> wait_for_room(const Operation& operation, Line& line);
 
   // Whether the peer has let go of everything posted, and the wait for that.
-  virtual bool all_taken(Line& line) = 0;
-  virtual Task<> wait_until_taken(const Operation& operation, Line& line) = 0;
+  virtual bool all_taken(Line& line);
+  virtual Task<> wait_until_taken(const Operation& operation, Line& line);
 
   // Takes message number `serving`, waiting until it is there.
-  virtual Task<> take(const Operation& operation, Line& line, Span into, Combine combine) = 0;
+  virtual Task<> take(const Operation& operation, Line& line, Span into, Combine combine);
 
   // A broken line: no memory behind it is looked at after this, and the peer's operations on it
   // fail.
-  virtual void close_line(Line& line) = 0;
+  virtual void close_line(Line& line);
 
   // Throws if an operation on the line cannot succeed any more.
   static void check_open(const Operation& operation, const Line& line);
@@ -282,6 +298,7 @@ class Fabric {
 
  private:
   friend class GroupFabric;
+  friend class LevelsFabric;
 
   struct Turns;  // the queue of one channel
   class Turn;
@@ -294,6 +311,7 @@ class Fabric {
   Line& line(int peer, Channel channel, bool outgoing);
   Task<> in_turn(Operation operation, Task<> body);
   Task<> in_turn(const Operation& operation, Line& line, std::uint64_t number);
+  [[noreturn]] void not_its_line(const Line& line) const;
   Task<> deliver(Operation operation, int peer, std::unique_ptr<Memory> message);
   class Staging;
   Task<> send_staged(const Operation& operation, Line& line, Span data);

@@ -10,8 +10,12 @@ namespace skein {
 // Its messages are the whole's, between other numbers and on other channels.
 class GroupFabric final : public Fabric {
  public:
-  GroupFabric(Fabric& whole, std::vector<int> members, Channel first)
-      : Fabric(whole.loop()), whole_(whole), members_(std::move(members)), first_(first) {
+  GroupFabric(Fabric& whole, std::vector<int> members, Channel first, Channel channels)
+      : Fabric(whole.loop()),
+        whole_(whole),
+        members_(std::move(members)),
+        first_(first),
+        channels_(channels) {
     rank_ = static_cast<int>(std::ranges::find(members_, whole.rank()) - members_.begin());
   }
 
@@ -30,32 +34,22 @@ class GroupFabric final : public Fabric {
     return whole_.allocate_on_host(count, type);
   }
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override {
-    SKEIN_CHECK(channel < kChannelBlock, "channel {} of a group", channel);
+    SKEIN_CHECK(channel < channels_, "channel {} of {} of a group", channel, channels_);
     return whole_.open_line(member(peer), first_ + channel, outgoing);
   }
-  bool try_post(const Operation& operation, Line& line, Span data) override {
-    return whole_.try_post(operation, line, data);
-  }
-  Task<> wait_for_room(const Operation& operation, Line& line) override {
-    return whole_.wait_for_room(operation, line);
-  }
-  bool all_taken(Line& line) override { return whole_.all_taken(line); }
-  Task<> wait_until_taken(const Operation& operation, Line& line) override {
-    return whole_.wait_until_taken(operation, line);
-  }
-  Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override {
-    return whole_.take(operation, line, into, combine);
-  }
-  void close_line(Line& line) override { whole_.close_line(line); }
 
  private:
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
 
   Fabric& whole_;
   std::vector<int> members_;  // ranks of the whole
-  Channel first_;
+  Channel first_, channels_;
   int rank_;
 };
+
+std::unique_ptr<Fabric> group_of(Fabric& whole, std::vector<int> members) {
+  return std::make_unique<GroupFabric>(whole, std::move(members), 0, kMostChannels);
+}
 
 Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit) {
   const Channel first = whole.allot_channels(), meeting = whole.allot_channels();
@@ -69,7 +63,7 @@ Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit) {
     std::memcpy(&theirs, colours.row(rank).value().data(), sizeof(theirs));
     if (theirs == colour) members.push_back(rank);
   }
-  co_return std::make_unique<GroupFabric>(whole, std::move(members), first);
+  co_return std::make_unique<GroupFabric>(whole, std::move(members), first, kChannelBlock);
 }
 
 }  // namespace skein

@@ -13,4 +13,8 @@ namespace skein {
 // name ranks of the whole, which must outlive it.
 Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit);
 
+// A group whose members are known, in the order of its ranks. Its channels are the whole's: a
+// channel that it uses is used for nothing else between its members.
+std::unique_ptr<Fabric> group_of(Fabric& whole, std::vector<int> members);
+
 }  // namespace skein

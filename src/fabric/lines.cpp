@@ -1,6 +1,8 @@
 // Point to point: messages on a line pass in turn, and one that does not end well breaks the line.
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "fabric/fabric.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
@@ -17,6 +19,18 @@ Fabric::Line& Fabric::line(int peer, Channel channel, bool outgoing) {
   if (!found) found = open_line(peer, channel, outgoing);
   return *found;
 }
+
+void Fabric::not_its_line(const Line& line) const {
+  SKEIN_CHECK(false, "fabric {} carries no line to rank {}", name(), line.peer);
+  std::abort();
+}
+
+bool Fabric::try_post(const Operation&, Line& line, Span) { not_its_line(line); }
+Task<> Fabric::wait_for_room(const Operation&, Line& line) { not_its_line(line); }
+bool Fabric::all_taken(Line& line) { not_its_line(line); }
+Task<> Fabric::wait_until_taken(const Operation&, Line& line) { not_its_line(line); }
+Task<> Fabric::take(const Operation&, Line& line, Span, Combine) { not_its_line(line); }
+void Fabric::close_line(Line& line) { not_its_line(line); }
 
 void Fabric::check_open(const Operation& operation, const Line& line) {
   if (line.broken.empty()) return;
@@ -48,14 +62,15 @@ class Fabric::Passage {
 void Fabric::give_up(Line& line, const Operation& operation) {
   if (!line.broken.empty()) return;
   line.broken = describe(operation);
-  close_line(line);
+  line.carrier.close_line(line);
   line.changed.notify_all();
 }
 
 // What a collective has on its way goes with it.
 void Fabric::give_up_sends(const Operation& operation) {
   for (const auto& [key, line] : outgoing_)
-    if (line->channel == operation.channel && !all_taken(*line)) give_up(*line, operation);
+    if (line->channel == operation.channel && !line->carrier.all_taken(*line))
+      give_up(*line, operation);
 }
 
 Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t number) {
@@ -103,7 +118,7 @@ void Fabric::keep_until(Mark mark, std::unique_ptr<Memory> memory) {
 Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   constexpr std::size_t kMostStaged = 8;
   if (line.staged.size() >= kMostStaged) {
-    co_await wait_until_taken(operation, line);
+    co_await line.carrier.wait_until_taken(operation, line);
     line.staged.clear();
   }
   Staging staging(*this, data);
@@ -113,8 +128,8 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   check_open(operation, line);
   const Span copied = staging.span();
   line.staged.push_back(staging.release());
-  while (!try_post(operation, line, copied)) {
-    co_await wait_for_room(operation, line);
+  while (!line.carrier.try_post(operation, line, copied)) {
+    co_await line.carrier.wait_for_room(operation, line);
     check_open(operation, line);
   }
 }
@@ -122,7 +137,7 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
 // What has arrived goes to the device behind whatever is on its queue.
 Task<> Fabric::take_staged(const Operation& operation, Line& line, Span into, Combine combine) {
   Staging staging(*this, into);
-  co_await take(operation, line, staging.span(), Combine::copy);
+  co_await line.carrier.take(operation, line, staging.span(), Combine::copy);
   Queue& queue = *loop_.queue();
   if (combine == Combine::copy) {
     copy(into, staging.span());
@@ -143,8 +158,8 @@ Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
   if (data.device.kind == Device::gpu) {
     co_await send_staged(operation, line, data);
   } else {
-    while (!try_post(operation, line, data)) {
-      co_await wait_for_room(operation, line);
+    while (!line.carrier.try_post(operation, line, data)) {
+      co_await line.carrier.wait_for_room(operation, line);
       check_open(operation, line);
     }
   }
@@ -156,10 +171,10 @@ Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
 Task<> Fabric::finish_sends(const Operation& operation, int peer) {
   Line& line = this->line(peer, operation.channel, true);
   check_open(operation, line);
-  if (!all_taken(line)) {
+  if (!line.carrier.all_taken(line)) {
     Passage passage(*this, line, operation);
     const std::uint64_t all = line.serving;
-    co_await wait_until_taken(operation, line);
+    co_await line.carrier.wait_until_taken(operation, line);
     passage.succeeded = true;
     if (line.serving != all) co_return;
   }
@@ -175,7 +190,7 @@ Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Com
   if (into.device.kind == Device::gpu)
     co_await take_staged(operation, line, into, combine);
   else
-    co_await take(operation, line, into, combine);
+    co_await line.carrier.take(operation, line, into, combine);
   ++line.serving;
   passage.succeeded = true;
   line.changed.notify_all();
@@ -184,7 +199,7 @@ Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Com
 Fabric::Sending::~Sending() {
   if (!open_) return;
   Line& line = fabric_.line(peer_, operation_.channel, true);
-  if (!fabric_.all_taken(line)) fabric_.give_up(line, operation_);
+  if (!line.carrier.all_taken(line)) fabric_.give_up(line, operation_);
 }
 
 Task<> Fabric::Sending::start(Span data) {
@@ -220,7 +235,8 @@ Task<> Fabric::exchange(Channel channel, int peer, Span out, Span in, Limit limi
 Task<> Fabric::deliver(Operation operation, int peer, std::unique_ptr<Memory> message) {
   try {
     co_await start_send(operation, peer, message->span());
-    co_await wait_until_taken(operation, line(peer, operation.channel, true));
+    Line& line = this->line(peer, operation.channel, true);
+    co_await line.carrier.wait_until_taken(operation, line);
   } catch (const IoError&) {  // nobody waits to hear of it
   }
 }

@@ -6,6 +6,7 @@
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/tcp/tcp.h"
+#include "runtime/shared_hosts.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -55,7 +56,8 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
   tcp.encrypt = options.encrypt;
   tcp.join_timeout = options.patience;
   tcp.say = [](const std::string& text) { fmt::print(stderr, "skein: {}\n", text); };
-  return make_tcp_fabric(loop, tcp);
+  auto fabric = make_tcp_fabric(loop, tcp);
+  return with_shared_hosts(std::move(fabric), options.two_levels, options.patience);
 }
 
 const char* const kPlanned = "it is planned, and in no build yet";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fabric/group.h"
 #include "sim/sim_fabric.h"
 
 namespace skein::sim {
@@ -16,8 +17,13 @@ Cluster::Cluster(int workers, Network network, std::uint64_t seed)
     Machine& each = machine(rank);
     each.local_out = traffic_.add_link(network_.local_bytes_per_second);
     each.local_in = traffic_.add_link(network_.local_bytes_per_second);
-    each.fabric = std::make_unique<SimFabric>(*this, rank);
   }
+  if (network_.two_levels && network_.workers_per_host > 1 && hosts() > 1) {
+    std::vector<int> host_of_rank;
+    for (int rank = 0; rank < workers; ++rank) host_of_rank.push_back(host_of(rank));
+    shared_hosts_.emplace(std::move(host_of_rank));
+  }
+  for (int rank = 0; rank < workers; ++rank) make_fabric(rank);
   for (int host = 0; host < hosts(); ++host)
     host_links_.push_back({traffic_.add_link(network_.bytes_per_second),
                            traffic_.add_link(network_.bytes_per_second)});
@@ -26,6 +32,18 @@ Cluster::Cluster(int workers, Network network, std::uint64_t seed)
 Cluster::~Cluster() {
   // Jobs refer to fabrics and streams, so they go first.
   for (int rank = 0; rank < size(); ++rank) engine_.stop(rank);
+}
+
+void Cluster::make_fabric(int rank) {
+  auto base = std::make_unique<SimFabric>(*this, rank);
+  Machine& each = machine(rank);
+  each.base = base.get();
+  each.fabric = std::move(base);
+  if (!shared_hosts_) return;
+  std::vector<int> mates = shared_hosts_->mates(rank);
+  auto inside = mates.size() > 1 ? group_of(*each.fabric, std::move(mates)) : nullptr;
+  each.fabric =
+      std::make_unique<LevelsFabric>(std::move(each.fabric), std::move(inside), *shared_hosts_);
 }
 
 Fabric& Cluster::fabric(int rank) { return *machine(rank).fabric; }
@@ -54,7 +72,7 @@ void Cluster::restart_process(int rank) {
   engine_.restart(rank);
   each.running = true;
   ++each.incarnation;
-  each.fabric = std::make_unique<SimFabric>(*this, rank);
+  make_fabric(rank);
   announce(rank, "which was started anew");
 }
 
@@ -153,7 +171,7 @@ std::string Cluster::trouble(int rank, int peer) const {
 Time Cluster::last_sign(int rank, int peer, std::vector<int>& seen) const {
   if (cut(rank, peer) || std::find(seen.begin(), seen.end(), peer) != seen.end()) return {};
   seen.push_back(peer);
-  return machine(peer).fabric->last_sign(seen);
+  return machine(peer).base->last_sign(seen);
 }
 
 void Cluster::announce(int rank, const std::string& why) {

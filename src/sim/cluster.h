@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/rng.h"
-#include "fabric/fabric.h"
+#include "fabric/levels.h"
 #include "sim/engine.h"
 #include "sim/network.h"
 #include "sim/stream.h"
@@ -78,7 +79,8 @@ class Cluster {
 
  private:
   struct Machine {
-    std::unique_ptr<SimFabric> fabric;
+    std::unique_ptr<Fabric> fabric;
+    SimFabric* base = nullptr;  // of the fabric, or the fabric itself
     Traffic::LinkId local_out{}, local_in{};
     bool running = true;
     int incarnation = 0;
@@ -93,6 +95,7 @@ class Cluster {
     Traffic::LinkId out, in;
   };
 
+  void make_fabric(int rank);
   Machine& machine(int rank) { return machines_[static_cast<std::size_t>(rank)]; }
   const Machine& machine(int rank) const { return machines_[static_cast<std::size_t>(rank)]; }
   const LinkOverride* override_of(int from_host, int to_host) const;
@@ -102,6 +105,7 @@ class Cluster {
   Engine engine_;
   Traffic traffic_{engine_};
   Rng jitter_;
+  std::optional<Hosts> shared_hosts_;  // where fabrics have two levels
   std::vector<HostLinks> host_links_;
   std::map<std::pair<int, int>, Traffic::LinkId> override_links_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -29,6 +29,7 @@ struct Network {
   Duration local_latency = std::chrono::microseconds(6);
   std::size_t chunk_bytes = std::size_t{1} << 16;  // least piece of a ring's part; 0: parts whole
   int workers_per_host = 1;
+  bool two_levels = true;  // collectives where several hosts have several workers (fabric/levels.h)
   std::vector<LinkOverride> links;
 };
 

@@ -29,8 +29,8 @@ void SimFabric::fail(const std::string& reason) {
 void SimFabric::progressed() { progress_ = cluster_.engine().now(); }
 
 struct SimFabric::SimLine final : Line {
-  SimLine(Loop& loop, int its_peer, Channel its_channel, bool sends, Stream& its_stream)
-      : Line(loop, its_peer, its_channel, sends), stream(its_stream) {}
+  SimLine(Fabric& carrier, int its_peer, Channel its_channel, bool sends, Stream& its_stream)
+      : Line(carrier, its_peer, its_channel, sends), stream(its_stream) {}
   Stream& stream;
 };
 
@@ -96,7 +96,7 @@ void SimFabric::check_peer(const Operation& operation, int peer) const {
 std::unique_ptr<Fabric::Line> SimFabric::open_line(int peer, Channel channel, bool outgoing) {
   Stream& stream =
       outgoing ? cluster_.stream(rank_, peer, channel) : cluster_.stream(peer, rank_, channel);
-  return std::make_unique<SimLine>(loop(), peer, channel, outgoing, stream);
+  return std::make_unique<SimLine>(*this, peer, channel, outgoing, stream);
 }
 
 bool SimFabric::try_post(const Operation& operation, Line& line, Span data) {

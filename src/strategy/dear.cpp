@@ -28,9 +28,9 @@ constexpr int kSettle = 2;
 // What the next step waits for, of each bucket: its gather, and its gradients being zero.
 constexpr int kParts = 2;
 
-// Elements that are updated before whatever else can go on gets its turn: a forward may wait for
-// it.
-constexpr std::size_t kPiece = 1 << 18;
+// Elements that are updated or cleared before whatever else can go on gets its turn: a forward may
+// wait for it, or the link.
+constexpr std::size_t kPiece = 1 << 17;
 
 std::size_t parse_start(const std::string& text) {
   try {
@@ -72,13 +72,13 @@ Dear::Dear(Worker& worker, const Options& options)
 }
 
 void Dear::own_shards() {
-  const auto shards = shards_of(plan(), worker_.size(), worker_.rank());
+  const auto shards = shards_of(worker_.fabric(), plan(), worker_.rank());
   worker_.optimizer().own(shards);
   masters_.own(shards);
 }
 
 Range Dear::own_shard(int bucket) const {
-  return shard_of(plan(), bucket, worker_.size(), worker_.rank());
+  return shard_of(worker_.fabric(), plan(), bucket, worker_.rank());
 }
 
 Task<> Dear::sum(int bucket) {
@@ -198,8 +198,7 @@ Task<> Dear::update_all(UpdateContext& context) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
     gathers_.emplace_back(worker_.loop().spawn(gather(bucket)));
-    co_await worker_.loop().idle();
-    clear_other_shards(bucket);
+    co_await clear_other_shards(bucket);
   }
 }
 
@@ -214,10 +213,15 @@ Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
 }
 
 // An update leaves the gradients of its own shard zero.
-void Dear::clear_other_shards(int bucket) {
+Task<> Dear::clear_other_shards(int bucket) {
   const Range whole = plan().range(bucket), own = own_shard(bucket);
-  fill(gradients({whole.offset, own.offset - whole.offset}), 0);
-  fill(gradients({own.end(), whole.end() - own.end()}), 0);
+  const Range others[] = {{whole.offset, own.offset - whole.offset},
+                          {own.end(), whole.end() - own.end()}};
+  for (const Range& part : others)
+    for (std::size_t at = part.offset; at < part.end(); at += kPiece) {
+      co_await worker_.loop().idle();
+      fill(gradients({at, std::min(kPiece, part.end() - at)}), 0);
+    }
   ended_for(bucket);
 }
 

@@ -58,7 +58,7 @@ class Dear final : public Synchronous {
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
   Task<> update_own_shard(int bucket, const UpdateContext& context);
-  void clear_other_shards(int bucket);
+  Task<> clear_other_shards(int bucket);
   Task<> gather(int bucket);
   Task<> all_arrived();
   Task<> exact_parameters();

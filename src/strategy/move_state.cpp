@@ -16,12 +16,13 @@ struct Owned {
 };
 
 // The plane in order, without empty shards.
-std::vector<Owned> owners(const BucketPlan& plan, int size) {
+std::vector<Owned> owners(const Fabric& fabric, const BucketPlan& plan) {
   std::vector<Owned> all;
   for (int bucket = plan.count() - 1; bucket >= 0; --bucket)  // the last lies first
-    for (int rank = 0; rank < size; ++rank)
-      if (const Range part = shard_of(plan, bucket, size, rank); part.count > 0)
+    for (int rank = 0; rank < fabric.size(); ++rank)
+      if (const Range part = shard_of(fabric, plan, bucket, rank); part.count > 0)
         all.push_back({part, rank});
+  std::ranges::sort(all, {}, [](const Owned& each) { return each.range.offset; });
   return all;
 }
 
@@ -83,9 +84,9 @@ class VectorMove {
 
 }  // namespace
 
-std::vector<Transfer> transfers(const BucketPlan& before, const BucketPlan& after, int size,
-                                std::size_t longest) {
-  const auto old = owners(before, size), now = owners(after, size);
+std::vector<Transfer> transfers(const Fabric& fabric, const BucketPlan& before,
+                                const BucketPlan& after, std::size_t longest) {
+  const auto old = owners(fabric, before), now = owners(fabric, after);
   std::vector<Transfer> all;
   for (std::size_t at = 0, i = 0, j = 0; i < old.size() && j < now.size();) {
     const std::size_t end = std::min({old[i].range.end(), now[j].range.end(), at + longest});
@@ -100,8 +101,8 @@ std::vector<Transfer> transfers(const BucketPlan& before, const BucketPlan& afte
 Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& after,
                   Channel channel) {
   OwnedState& state = worker.optimizer().owned_state();
-  const auto all = transfers(before, after, worker.size(), kMessage);
-  OwnedState::Move move(state, shards_of(after, worker.size(), worker.rank()));
+  const auto all = transfers(worker.fabric(), before, after, kMessage);
+  OwnedState::Move move(state, shards_of(worker.fabric(), after, worker.rank()));
   for (std::size_t vector = 0; vector < state.vector_count(); ++vector) {
     VectorMove one(worker, channel, all, move, vector);
     std::vector<Task<>> both;
@@ -114,7 +115,7 @@ Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& af
 Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel channel,
                    const TakeState& take) {
   const int rank = worker.rank();
-  const auto all = transfers(plan, plan, worker.size(), kMessage);
+  const auto all = transfers(worker.fabric(), plan, plan, kMessage);
   const auto memory = worker.fabric().allocate(kMessage);
   const OwnedState& owned = worker.optimizer().owned_state();
   const auto state = worker.optimizer().state();

@@ -15,10 +15,10 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
-// The whole plane in pieces of at most `longest` elements, in order, each with the rank whose shard
-// it lies in under `before` and under `after`. Both plans are of the same arena.
-std::vector<Transfer> transfers(const BucketPlan& before, const BucketPlan& after, int size,
-                                std::size_t longest);
+// The whole plane in pieces of at most `longest` elements, in order, each with the rank of the
+// fabric whose shard it lies in under `before` and under `after`. Both plans are of the same arena.
+std::vector<Transfer> transfers(const Fabric& fabric, const BucketPlan& before,
+                                const BucketPlan& after, std::size_t longest);
 
 // Every worker owns its shards of `before` and afterwards those of `after`, with the same state.
 // Each sends what it had and others get, and gives its memory back piece by piece: what a worker

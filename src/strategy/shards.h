@@ -9,11 +9,11 @@
 
 namespace skein {
 
-// Where rank `rank`'s shard of the bucket lies in the plane.
-Range shard_of(const BucketPlan& plan, int bucket, int size, int rank);
+// Where the part of the bucket lies in the plane that rank `rank` of the fabric holds.
+Range shard_of(const Fabric& fabric, const BucketPlan& plan, int bucket, int rank);
 
 // The shards of all buckets in the order in which they lie in the plane.
-std::vector<Range> shards_of(const BucketPlan& plan, int size, int rank);
+std::vector<Range> shards_of(const Fabric& fabric, const BucketPlan& plan, int rank);
 
 // Of the plane's elements in rank `rank`'s shards. Added up over the ranks in their order it is the
 // squared norm of the plane, with the same bits whoever adds.

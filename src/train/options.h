@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string fabric = "local";
   std::string rendezvous, secret_file;  // of fabrics between hosts; empty: what the launcher says
   bool encrypt = true;
+  bool two_levels = true;
   int threads = 1;  // that torch may use in each worker
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // the longest wait for a peer
 

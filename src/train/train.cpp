@@ -16,6 +16,7 @@ int run_training(const TrainOptions& options) {
   join.rendezvous = options.rendezvous;
   join.secret_file = options.secret_file;
   join.encrypt = options.encrypt;
+  join.two_levels = options.two_levels;
   join.patience = options.deadline;
   join.emulate_bytes_per_second = options.emulate_link;
   join.emulate_latency = options.emulate_latency;

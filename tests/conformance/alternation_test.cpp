@@ -29,11 +29,11 @@ bool correct(const Fabric& fabric, int kind, std::size_t count, std::size_t i, i
   const int size = fabric.size();
   if (kind == 0) return got == total(size, i, round);
   if (kind == 1) return got == value(round % size, i, round);
-  const Range mine = shard(count, size, fabric.rank());
+  const Range mine = fabric.part(count, fabric.rank());
   const bool own = i >= mine.offset && i < mine.end();
   if (kind == 2) return !own || got == total(size, i, round);
   for (int owner = 0; owner < size; ++owner) {
-    const Range part = shard(count, size, owner);
+    const Range part = fabric.part(count, owner);
     if (i >= part.offset && i < part.end()) return got == value(owner, i, round);
   }
   return false;

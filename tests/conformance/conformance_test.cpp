@@ -63,7 +63,7 @@ TEST_P(Conformance, ReduceScatterLeavesTheSumInOwnShard) {
       const auto test = [&](Span buffer) -> Task<> {
         set(buffer, fabric.rank(), count);
         co_await fabric.reduce_scatter(0, buffer, soon(fabric));
-        const Range mine = shard(count, fabric.size(), fabric.rank());
+        const Range mine = fabric.part(count, fabric.rank());
         const auto all_buffer = floats_of(buffer);
         for (std::size_t i = mine.offset; i < mine.end(); ++i)
           if (all_buffer[i] != total(fabric.size(), i, count))
@@ -80,10 +80,10 @@ TEST_P(Conformance, AllGatherCopiesEveryShard) {
       const auto test = [&](Span buffer) -> Task<> {
         const auto all_buffer = floats_of(buffer);
         for (std::size_t i = 0; i < count; ++i) all_buffer[i] = -1;
-        set(buffer.at(shard(count, fabric.size(), fabric.rank())), fabric.rank());
+        set(buffer.at(fabric.part(count, fabric.rank())), fabric.rank());
         co_await fabric.all_gather(0, buffer, soon(fabric));
         for (int r = 0; r < fabric.size(); ++r) {
-          const Span part = buffer.at(shard(count, fabric.size(), r));
+          const Span part = buffer.at(fabric.part(count, r));
           const auto all_part = floats_of(part);
           for (std::size_t i = 0; i < part.count; ++i)
             if (all_part[i] != value(r, i)) throw Error("wrong value at " + std::to_string(i));
@@ -176,7 +176,7 @@ TEST_P(Conformance, SumsAreAddedInTheOrderOfARingWhereTheFabricSaysSo) {
       co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
       const auto got = floats_of(buffer->span());
       for (int part = 0; part < fabric.size(); ++part) {
-        const Range range = shard(count, fabric.size(), part);
+        const Range range = fabric.part(count, part);
         for (std::size_t i = range.offset; i < range.end(); ++i) {
           float want = normal((part + 1) % fabric.size(), i);
           for (int k = 2; k <= fabric.size(); ++k) want += normal((part + k) % fabric.size(), i);

@@ -36,7 +36,7 @@ struct Owner {
   }
 
   void own(const BucketPlan& plan) {
-    optimizer.own(shards_of(plan, worker.size(), worker.rank()));
+    optimizer.own(shards_of(worker.fabric(), plan, worker.rank()));
     OwnedState& state = optimizer.owned_state();
     for (std::size_t vector = 0; vector < 2; ++vector)
       for (const Range& range : optimizer.owned())
@@ -48,7 +48,7 @@ struct Owner {
   }
 
   void check(const BucketPlan& plan) {
-    std::vector<Range> expected = shards_of(plan, worker.size(), worker.rank());
+    std::vector<Range> expected = shards_of(worker.fabric(), plan, worker.rank());
     std::erase_if(expected, [](const Range& range) { return range.count == 0; });
     if (optimizer.owned() != expected) throw Error("owns something else");
     OwnedState& state = optimizer.owned_state();

@@ -158,7 +158,18 @@ TEST(CollectiveTime, ARingOverHostsOfFourIsLimitedByTheConnectionsOfHosts) {
   network.workers_per_host = 4;
   network.local_latency = 0ns;
   network.local_bytes_per_second = 1e21;
+  network.two_levels = false;
   EXPECT_EQ(time_of(all_reduce, 8, network, elements(8, 64000)), 2 * 7 * Duration(64000) + 100us);
+}
+
+// In two levels each connection carries what its host has summed, half of it each way and each
+// time: the four workers exchange a part each, at once.
+TEST(CollectiveTime, TwoLevelsSendWhatAHostHasSummed) {
+  Network network = plain_network(kByteAtNanosecond, 100us);
+  network.workers_per_host = 4;
+  network.local_latency = 0ns;
+  network.local_bytes_per_second = 1e21;
+  EXPECT_EQ(time_of(all_reduce, 8, network, elements(8, 64000)), 2 * (4 * Duration(64000) + 100us));
 }
 
 TEST(CollectiveTime, OneHostUsesItsMemoryOnly) {

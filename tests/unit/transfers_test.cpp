@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/arena.h"
+#include "fabric/levels.h"
 #include "optimize/owned_state.h"
 #include "strategy/move_state.h"
 #include "strategy/shards.h"
@@ -8,18 +9,41 @@
 namespace skein {
 namespace {
 
+// Rank 0 of as many as it is told, that have nothing to say to each other.
+class QuietFabric final : public Fabric {
+ public:
+  QuietFabric(Loop& loop, int size) : Fabric(loop), size_(size) {}
+  std::string name() const override { return "quiet"; }
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+
+ protected:
+  std::unique_ptr<Line> open_line(int, Channel, bool) override { return nullptr; }
+
+ private:
+  int size_;
+};
+
 TEST(Transfers, CoverThePlaneOnceWithTheOwnersOfBothPlans) {
+  const SteadyClock clock;
+  Loop loop(clock);
   const Arena arena({{"a", 1000}, {"b", 77}, {"c", 40000}, {"d", 5}, {"e", 9000}}, allocate_absent);
-  for (const int size : {1, 2, 5})
+  // Some flat, and some with two on each host, whose parts do not lie in the order of ranks.
+  for (const auto& [size, per_host] : {std::pair{1, 1}, {2, 1}, {5, 1}, {4, 2}, {6, 3}})
     for (const std::size_t longest : {std::size_t{100}, std::size_t{1} << 20}) {
+      std::vector<int> host_of;
+      for (int rank = 0; rank < size; ++rank) host_of.push_back(rank / per_host);
+      const LevelsFabric fabric(
+          std::make_unique<QuietFabric>(loop, size),
+          per_host > 1 ? std::make_unique<QuietFabric>(loop, per_host) : nullptr, Hosts(host_of));
       const BucketPlan before(arena, Fusion::of(4000)), after(arena, Fusion::of(100000));
       std::size_t end = 0;
-      for (const Transfer& each : transfers(before, after, size, longest)) {
+      for (const Transfer& each : transfers(fabric, before, after, longest)) {
         EXPECT_EQ(each.range.offset, end);
         EXPECT_GT(each.range.count, 0u);
         EXPECT_LE(each.range.count, longest);
         const auto inside = [&](const BucketPlan& plan, int rank) {
-          for (const Range& own : shards_of(plan, size, rank))
+          for (const Range& own : shards_of(fabric, plan, rank))
             if (own.offset <= each.range.offset && each.range.end() <= own.end()) return true;
           return false;
         };

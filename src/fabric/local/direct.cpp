@@ -92,7 +92,9 @@ class LocalFabric::Collective {
     return since != 0 && since <= round_;
   }
   [[noreturn]] void lost(int peer) const {
-    throw IoError(fmt::format("{}: rank {} has given it up", describe(operation_), peer), peer);
+    throw IoError(
+        fmt::format("{}: rank {} has given it up", describe(operation_), fabric_.named(peer)),
+        fabric_.named(peer));
   }
   template <typename Do>
   Task<> in_pieces(Range part, Do act);
@@ -161,16 +163,17 @@ void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
       offer.root == static_cast<std::uint32_t>(root_))
     return;
   const auto kind = static_cast<std::uint32_t>(kind_);
-  std::string difference = fmt::format("{} bytes on rank {}, {} on rank {}", buffer_.bytes(),
-                                       fabric_.rank(), offer.place.bytes, peer);
+  const int own = fabric_.named(fabric_.rank()), other = fabric_.named(peer);
+  std::string difference = fmt::format("{} bytes on rank {}, {} on rank {}", buffer_.bytes(), own,
+                                       offer.place.bytes, other);
   if (offer.kind != kind)
-    difference = fmt::format("{} on rank {}, {} on rank {}", words(kind), fabric_.rank(),
-                             words(offer.kind), peer);
+    difference =
+        fmt::format("{} on rank {}, {} on rank {}", words(kind), own, words(offer.kind), other);
   else if (offer.root != static_cast<std::uint32_t>(root_))
-    difference = fmt::format("from rank {} as rank {} sees it, from rank {} as rank {} does", root_,
-                             fabric_.rank(), offer.root, peer);
+    difference = fmt::format("from rank {} as rank {} sees it, from another as rank {} does",
+                             fabric_.named(root_), own, other);
   throw IoError(fmt::format("{}: the workers disagree: {}", describe(operation_), difference),
-                peer);
+                other);
 }
 
 // Whether what was read was valid to the end.

@@ -1,15 +1,24 @@
 #include "fabric/local/doorbell.h"
 
+#include <fmt/format.h>
 #include <linux/futex.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <limits>
 
+#include "skein/error.h"
+
 namespace skein::shm {
 namespace {
+
+// How the owner sleeps, in Header::sleepers.
+constexpr std::uint32_t kOnFutex = 1, kOnDescriptor = 2;
 
 std::uint32_t* word(std::atomic<std::uint32_t>& value) {
   static_assert(sizeof(value) == sizeof(std::uint32_t));
@@ -24,14 +33,31 @@ void Doorbell::relax() {
 #endif
 }
 
-void ring(Header& header) {
+Doorbell::Doorbell(Loop& loop, Header& header, bool descriptor) : header_(header), bell_(loop) {
+  if (!descriptor) return;
+  descriptor_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!descriptor_.valid())
+    throw Error(fmt::format("cannot make a descriptor to sleep on: {}", std::strerror(errno)));
+}
+
+void ring(Header& header, int bell) {
   header.doorbell.fetch_add(1, std::memory_order_seq_cst);
   // Whoever takes the mark wakes all sleepers: a woken one that has yet to get a core costs no
   // second system call.
-  if (header.sleepers.load(std::memory_order_seq_cst) != 0 &&
-      header.sleepers.exchange(0, std::memory_order_seq_cst) != 0)
+  if (header.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  const std::uint32_t mark = header.sleepers.exchange(0, std::memory_order_seq_cst);
+  if (mark & kOnFutex)
     ::syscall(SYS_futex, word(header.doorbell), FUTEX_WAKE, std::numeric_limits<int>::max(),
               nullptr, nullptr, 0);
+  if (mark & kOnDescriptor) {
+    const std::uint64_t one = 1;
+    (void)!::write(bell, &one, sizeof(one));
+  }
+}
+
+bool Doorbell::arm(std::uint32_t ticket) {
+  header_.sleepers.fetch_or(kOnDescriptor, std::memory_order_seq_cst);
+  return header_.doorbell.load(std::memory_order_seq_cst) == ticket;
 }
 
 std::uint32_t Doorbell::poll() {
@@ -69,7 +95,7 @@ void Doorbell::wait(std::uint32_t ticket, Time until) {
   }
   spin_.store(std::max(spin / 2, kLeastSpin), std::memory_order_relaxed);
   if (until <= clock.now()) return;
-  header_.sleepers.store(1, std::memory_order_seq_cst);
+  header_.sleepers.fetch_or(kOnFutex, std::memory_order_seq_cst);
   const auto ns = until.time_since_epoch().count();
   const timespec absolute{ns / 1'000'000'000, ns % 1'000'000'000};
   ::syscall(SYS_futex, word(header_.doorbell), FUTEX_WAIT_BITSET, ticket, &absolute, nullptr,

@@ -5,13 +5,15 @@
 #include <cstdint>
 
 #include "core/event_source.h"
+#include "core/file_descriptor.h"
 #include "core/loop.h"
 #include "fabric/local/segment.h"
 
 namespace skein::shm {
 
 // Tells the owner of `header` that something may concern it. Costs a system call only if it sleeps.
-void ring(Header& header);
+// `bell` is its descriptor, if it sleeps on one.
+void ring(Header& header, int bell);
 
 // The owner's side. `bell()` is notified whenever it rang, and at least every kLookAround, so that
 // those who wait can look whether their peers still live.
@@ -19,11 +21,18 @@ class Doorbell final : public EventSource {
  public:
   static constexpr Duration kLookAround = std::chrono::milliseconds(100);
 
-  Doorbell(Loop& loop, Header& header) : header_(header), bell_(loop) {}
+  // With a descriptor, the owner may sleep on that in place of the futex.
+  Doorbell(Loop& loop, Header& header, bool descriptor);
 
   std::uint32_t poll() override;
   void wait(std::uint32_t ticket, Time until) override;
-  void wake() override { ring(header_); }
+  void wake() override { ring(header_, descriptor_.get()); }
+
+  // For one that sleeps on other things too: from arm() on a ring makes the descriptor readable, as
+  // epoll sees it at its edge; nobody reads it. False: it has rung since the poll that gave the
+  // ticket.
+  int descriptor() const { return descriptor_.get(); }
+  bool arm(std::uint32_t ticket);
 
   Signal& bell() { return bell_; }
 
@@ -49,6 +58,7 @@ class Doorbell final : public EventSource {
 
   Header& header_;
   Signal bell_;
+  FileDescriptor descriptor_;
   std::uint32_t seen_ = 0;
   Time looked_{};
   std::atomic<Duration> spin_{kMostSpin};  // how long to spin before sleeping

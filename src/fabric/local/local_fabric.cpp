@@ -46,8 +46,9 @@ void check_size(const LocalOptions& options) {
 
 // The mailbox lies in the sender's file.
 struct LocalFabric::LocalLine final : Line {
-  LocalLine(Loop& loop, int its_peer, Channel its_channel, bool sends, Mailbox& its_box)
-      : Line(loop, its_peer, its_channel, sends), box(its_box) {}
+  LocalLine(LocalFabric& carrier, int mate, Channel its_channel, bool sends, Mailbox& its_box)
+      : Line(carrier, carrier.named(mate), its_channel, sends), index(mate), box(its_box) {}
+  const int index;  // of the peer, among those of this host
   Mailbox& box;
 };
 
@@ -60,7 +61,7 @@ LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
     : Fabric(loop),
       options_(options),
       own_(std::move(own)),
-      doorbell_(loop, own_->header()),
+      doorbell_(loop, own_->header(), options.descriptor),
       egress_(options_.link),
       ingress_(options_.link) {
   progressed();
@@ -69,15 +70,16 @@ LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
 
 void LocalFabric::meet() {
   auto met = shm::meet(options_.run_id, rank(), size(), own_->fd(),
-                       SteadyClock().now() + options_.join_timeout);
+                       SteadyClock().now() + options_.join_timeout, doorbell_.descriptor());
   for (int r = 0; r < size(); ++r) {
     auto& peer = met[static_cast<std::size_t>(r)];
     auto& state = peers_.emplace_back(std::make_unique<PeerState>());
     state->pid = peer.pid;
     state->process = std::move(peer.process);
+    state->bell = std::move(peer.bell);
     if (r != rank())
       state->segment =
-          std::make_unique<shm::PeerSegment>(std::move(peer.segment), r, options_.size);
+          std::make_unique<shm::PeerSegment>(std::move(peer.segment), named(r), options_.size);
   }
 }
 
@@ -121,8 +123,8 @@ void LocalFabric::require_room(std::size_t bytes) const {
     promised +=
         r == rank() ? own_->promised() : peers_[static_cast<std::size_t>(r)]->segment->promised();
   }
-  const std::string vector =
-      fmt::format("a vector of {} of rank {}", print_bytes(static_cast<double>(bytes)), rank());
+  const std::string vector = fmt::format("a vector of {} of rank {}",
+                                         print_bytes(static_cast<double>(bytes)), named(rank()));
   require_memory(promised, promised <= bytes ? vector
                                              : vector +
                                                    ", with what the workers of this host have "
@@ -134,9 +136,11 @@ shm::Header& LocalFabric::header(int rank) const {
                                : peers_[static_cast<std::size_t>(rank)]->segment->header();
 }
 
+void LocalFabric::ring(int peer) { shm::ring(header(peer), state(peer).bell.get()); }
+
 void LocalFabric::ring_all() {
   for (int r = 0; r < size(); ++r)
-    if (r != rank() && static_cast<std::size_t>(r) < peers_.size()) ring(header(r));
+    if (r != rank() && static_cast<std::size_t>(r) < peers_.size()) ring(r);
 }
 
 std::string LocalFabric::trouble_with(int peer, bool look) {
@@ -161,7 +165,7 @@ std::string LocalFabric::failure_besides(int peer) {
   for (int each = 0; each < size(); ++each)
     if (each != peer && each != rank() &&
         header(each).presence.load(std::memory_order_acquire) == Presence::failed)
-      return fmt::format("; rank {} failed: {}", each, header(each).failure);
+      return fmt::format("; rank {} failed: {}", named(each), header(each).failure);
   return "";
 }
 
@@ -173,17 +177,26 @@ Time LocalFabric::last_sign(int peer) {
   if (sign <= other.sign_ns) return other.heard;
   other.sign_ns = sign;
   other.heard = loop().now();
+  pass_on(Time(Duration(sign)));
+  return other.heard;
+}
+
+Time LocalFabric::latest_sign() const {
+  return Time(Duration(own_->header().progress_ns.load(std::memory_order_relaxed)));
+}
+
+void LocalFabric::pass_on(Time at) {
+  const std::int64_t sign = at.time_since_epoch().count();
   auto& own = own_->header().progress_ns;
   std::int64_t known = own.load(std::memory_order_relaxed);
   while (known < sign && !own.compare_exchange_weak(known, sign, std::memory_order_relaxed)) {
   }
-  return other.heard;
 }
 
 std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, bool outgoing) {
   Mailbox& box =
       outgoing ? own_->mailbox(peer, channel) : state(peer).segment->mailbox(rank(), channel);
-  return std::make_unique<LocalLine>(loop(), peer, channel, outgoing, box);
+  return std::make_unique<LocalLine>(*this, peer, channel, outgoing, box);
 }
 
 bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
@@ -201,7 +214,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
   box.letters[number % shm::kMailDepth] = {*place, left_at.time_since_epoch().count()};
   box.posted.store(number + 1, std::memory_order_release);
   progressed();
-  ring(header(line.peer));
+  ring(line.index);
   count_sent(data.bytes());
   return true;
 }
@@ -211,7 +224,7 @@ Task<> LocalFabric::wait_for_room(const Operation& operation, Line& any) {
   const auto room = [&line] {
     return line.serving < line.box.taken.load(std::memory_order_acquire) + shm::kMailDepth;
   };
-  co_await wait_for(operation, line.peer, room, [&line] { return line.box.refused.load() != 0; });
+  co_await wait_for(operation, line.index, room, [&line] { return line.box.refused.load() != 0; });
 }
 
 bool LocalFabric::all_taken(Line& any) {
@@ -225,7 +238,7 @@ Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any) {
   auto& line = static_cast<LocalLine&>(any);
   const std::uint64_t all = line.serving;
   const auto taken = [&line, all] { return line.box.taken.load(std::memory_order_acquire) >= all; };
-  co_await wait_for(operation, line.peer, taken,
+  co_await wait_for(operation, line.index, taken,
                     [&line] { return !line.broken.empty() || line.box.refused.load() != 0; });
   if (line.serving == all) line.staged.clear();
 }
@@ -240,12 +253,12 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
   const auto there = [&] {
     return box.posted.load(std::memory_order_acquire) > number && !withdrawn();
   };
-  co_await wait_for(operation, line.peer, there, withdrawn);
+  co_await wait_for(operation, line.index, there, withdrawn);
   const Letter letter = box.letters[number % shm::kMailDepth];
   if (letter.place.bytes != into.bytes()) {
     const std::string text =
         fmt::format("{}: rank {} sent {} bytes, rank {} expects {}", describe(operation), line.peer,
-                    letter.place.bytes, rank(), into.bytes());
+                    letter.place.bytes, named(rank()), into.bytes());
     fail(text);
     throw IoError(text, line.peer);
   }
@@ -258,7 +271,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
       progressed();
     }
   }
-  const Span sent = state(line.peer).segment->at(letter.place, into.type);
+  const Span sent = state(line.index).segment->at(letter.place, into.type);
   combine == Combine::add ? add(into, sent) : copy(into, sent);
   shm::end_reading(own_->header());
   if (withdrawn())
@@ -266,14 +279,14 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
                   line.peer);
   box.taken.store(number + 1, std::memory_order_release);
   progressed();
-  ring(header(line.peer));
+  ring(line.index);
 }
 
 void LocalFabric::close_line(Line& any) {
   auto& line = static_cast<LocalLine&>(any);
   (line.outgoing ? line.box.withdrawn : line.box.refused).exchange(1, std::memory_order_seq_cst);
   line.staged.clear();
-  ring(header(line.peer));
+  ring(line.index);
   doorbell_.bell().notify_all();
 }
 

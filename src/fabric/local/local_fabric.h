@@ -24,6 +24,11 @@ struct LocalOptions {
   int size = 1;
   Duration join_timeout = std::chrono::seconds(60);
   LinkEmulation link;
+
+  // Where these are some of a run's workers: the run's rank of each, and that they sleep on a
+  // descriptor, with others (shm::Doorbell::arm).
+  std::vector<int> names = {};
+  bool descriptor = false;
 };
 
 class LocalFabric final : public Fabric {
@@ -36,10 +41,13 @@ class LocalFabric final : public Fabric {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   EventSource* events() override { return &doorbell_; }
+  shm::Doorbell& doorbell() { return doorbell_; }
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override;
   bool expelled(int rank) const override;
   void progressed() override;
+  Time latest_sign() const override;
+  void pass_on(Time sign) override;
 
  protected:
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
@@ -78,7 +86,13 @@ class LocalFabric final : public Fabric {
 
   shm::Header& header(int rank) const;
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
+  void ring(int peer);
   void ring_all();
+
+  // What the run calls a worker: errors name no other rank.
+  int named(int peer) const {
+    return options_.names.empty() ? peer : options_.names[static_cast<std::size_t>(peer)];
+  }
 
   // Why `peer` will never answer, or empty. Asks the system whether it lives only if `look`.
   std::string trouble_with(int peer, bool look);

@@ -14,6 +14,7 @@ struct LocalFabric::PeerState {
   std::unique_ptr<shm::PeerSegment> segment;  // none of the own rank
   int pid = 0;
   FileDescriptor process;
+  FileDescriptor bell;  // what it sleeps on, with others
   bool dead = false;
   std::int64_t sign_ns = 0;  // its latest sign of progress
   Time heard{};              // and when this worker saw it
@@ -23,7 +24,7 @@ template <typename Reached, typename GivenUp>
 Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reached,
                              GivenUp given_up) {
   if (reached() || doorbell_.briefly(reached)) co_return;
-  if (observer()) observer()->waiting(operation.name, peer);
+  if (observer()) observer()->waiting(operation.name, named(peer));
   const Time begin = loop().now();
   Time looked = begin;
   for (;;) {
@@ -35,14 +36,15 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
     const bool vain = given_up();
     if (reached()) break;  // also if that was its last act
     if (!trouble.empty())
-      throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
-                    peer);
+      throw IoError(
+          fmt::format("{} waits for rank {}, {}", describe(operation), named(peer), trouble),
+          named(peer));
     if (vain)
-      throw IoError(fmt::format("{}: rank {} has given it up{}", describe(operation), peer,
+      throw IoError(fmt::format("{}: rank {} has given it up{}", describe(operation), named(peer),
                                 failure_besides(peer)),
-                    peer);
+                    named(peer));
     const Time end = operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(peer));
-    if (now >= end) throw IoError(too_late(operation, peer), peer);
+    if (now >= end) throw IoError(too_late(operation, named(peer)), named(peer));
     co_await doorbell_.bell().wait(end);
     if (reached()) break;
   }

@@ -23,19 +23,48 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kMagic = 0x534b4e32;  // "SKN2": changes with the layout of Header
+constexpr std::uint32_t kMagic = 0x534b4e33;  // "SKN3": changes with the layout of Header
 
 // Well below the 253 that one message may carry.
 constexpr std::size_t kMostFdsOfAMessage = 128;
 
+// Which descriptors come with a worker, and in this order: its memory, its process, its bell. The
+// latter two may be missing.
+struct Brought {
+  std::uint32_t process, bell;
+
+  std::size_t count() const { return 1 + std::size_t{process != 0} + std::size_t{bell != 0}; }
+};
+
 struct Hello {
   std::uint32_t magic, size, rank, pid;
+  Brought brought;
 };
 
 // What rank 0 tells everybody of each worker; its descriptors follow in order of rank.
 struct Introduction {
-  std::int32_t pid, watched;
+  std::int32_t pid;
+  Brought brought;
 };
+
+Brought brought_by(const Peer& peer) { return {peer.process.valid(), peer.bell.valid()}; }
+
+std::vector<int> descriptors_of(const Peer& peer) {
+  std::vector<int> fds{peer.segment.get()};
+  if (peer.process.valid()) fds.push_back(peer.process.get());
+  if (peer.bell.valid()) fds.push_back(peer.bell.get());
+  return fds;
+}
+
+// Takes a worker's descriptors from `next` on.
+Peer peer_of(int pid, const Brought& brought, std::vector<FileDescriptor>::iterator& next) {
+  Peer peer;
+  peer.pid = pid;
+  peer.segment = std::move(*next++);
+  if (brought.process != 0) peer.process = std::move(*next++);
+  if (brought.bell != 0) peer.bell = std::move(*next++);
+  return peer;
+}
 
 [[noreturn]] void fail(const std::string& what) {
   throw IoError(fmt::format("meeting of the workers: {}: {}", what, std::strerror(errno)));
@@ -194,11 +223,10 @@ Peer check_hello(const Hello& hello, std::vector<FileDescriptor> fds, int size,
                                   hello.size, size));
   if (known[hello.rank].segment.valid())
     throw ConfigError(fmt::format("two workers say they are rank {}", hello.rank));
-  if (fds.empty() || fds.size() > 2)
-    throw IoError("meeting of the workers: a worker brought no shared memory");
-  Peer peer{std::move(fds.front()), {}, static_cast<int>(hello.pid)};
-  if (fds.size() == 2) peer.process = std::move(fds.back());
-  return peer;
+  if (fds.size() != hello.brought.count())
+    throw IoError("meeting of the workers: a worker brought other descriptors than it says");
+  auto next = fds.begin();
+  return peer_of(static_cast<int>(hello.pid), hello.brought, next);
 }
 
 // A descriptor of this process, which means the same in every PID namespace. Invalid where the
@@ -218,9 +246,8 @@ void introduce(const std::vector<Peer>& peers, int socket, int rank, Deadline de
   std::vector<Introduction> all;
   std::vector<int> fds;
   for (const Peer& peer : peers) {
-    all.push_back({peer.pid, peer.process.valid() ? 1 : 0});
-    fds.push_back(peer.segment.get());
-    if (peer.process.valid()) fds.push_back(peer.process.get());
+    all.push_back({peer.pid, brought_by(peer)});
+    for (const int fd : descriptors_of(peer)) fds.push_back(fd);
   }
   send_message(socket, all.data(), all.size() * sizeof(Introduction), {}, rank, deadline);
   for (std::size_t at = 0; at < fds.size(); at += kMostFdsOfAMessage) {
@@ -236,8 +263,8 @@ std::vector<Peer> be_introduced(int socket, int size, Deadline deadline) {
   std::vector<Introduction> all(static_cast<std::size_t>(size));
   std::vector<FileDescriptor> fds;
   receive_message(socket, all.data(), all.size() * sizeof(Introduction), fds, 0, deadline);
-  std::size_t expected = all.size();
-  for (const Introduction& each : all) expected += each.watched != 0 ? 1 : 0;
+  std::size_t expected = 0;
+  for (const Introduction& each : all) expected += each.brought.count();
   for (std::size_t at = 0; at < expected; at += kMostFdsOfAMessage) {
     char mark = 0;
     receive_message(socket, &mark, 1, fds, 0, deadline);
@@ -246,12 +273,7 @@ std::vector<Peer> be_introduced(int socket, int size, Deadline deadline) {
     throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
   std::vector<Peer> peers;
   auto next = fds.begin();
-  for (const Introduction& each : all) {
-    Peer& peer = peers.emplace_back();
-    peer.pid = each.pid;
-    peer.segment = std::move(*next++);
-    if (each.watched != 0) peer.process = std::move(*next++);
-  }
+  for (const Introduction& each : all) peers.push_back(peer_of(each.pid, each.brought, next));
   return peers;
 }
 
@@ -282,11 +304,11 @@ FileDescriptor listen_for(const std::string& run_id, int size) {
       run_id));
 }
 
-std::vector<Peer> host(const std::string& run_id, int size, int segment_fd, Deadline deadline) {
+std::vector<Peer> host(const std::string& run_id, int size, Peer own, Deadline deadline) {
   const FileDescriptor listener = listen_for(run_id, size);
   std::vector<Peer> peers(static_cast<std::size_t>(size));
   std::vector<FileDescriptor> sockets(static_cast<std::size_t>(size));
-  peers[0] = {FileDescriptor(::dup(segment_fd)), own_process(), ::getpid()};
+  peers[0] = std::move(own);
   std::vector<FileDescriptor> strangers;  // who have connected and said nothing yet
   for (int met = 1; met < size;) {
     std::vector<pollfd> waiting{{listener.get(), POLLIN, 0}};
@@ -349,15 +371,12 @@ FileDescriptor find_host(const std::string& run_id, Deadline deadline) {
   }
 }
 
-std::vector<Peer> visit(const std::string& run_id, int rank, int size, int segment_fd,
+std::vector<Peer> visit(const std::string& run_id, int rank, int size, const Peer& own,
                         Deadline deadline) {
   const FileDescriptor socket = find_host(run_id, deadline);
   const Hello hello{kMagic, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(rank),
-                    static_cast<std::uint32_t>(::getpid())};
-  const FileDescriptor process = own_process();
-  std::vector<int> fds{segment_fd};
-  if (process.valid()) fds.push_back(process.get());
-  send_message(socket.get(), &hello, sizeof(hello), fds, 0, deadline);
+                    static_cast<std::uint32_t>(own.pid), brought_by(own)};
+  send_message(socket.get(), &hello, sizeof(hello), descriptors_of(own), 0, deadline);
   if (!ready(socket.get(), deadline)) throw IoError("the run did not become complete in time", 0);
   return be_introduced(socket.get(), size, deadline);
 }
@@ -365,9 +384,11 @@ std::vector<Peer> visit(const std::string& run_id, int rank, int size, int segme
 }  // namespace
 
 std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
-                       Deadline deadline) {
-  return rank == 0 ? host(run_id, size, segment_fd, deadline)
-                   : visit(run_id, rank, size, segment_fd, deadline);
+                       Deadline deadline, int bell_fd) {
+  Peer own{FileDescriptor(::dup(segment_fd)), own_process(),
+           FileDescriptor(bell_fd < 0 ? -1 : ::dup(bell_fd)), ::getpid()};
+  return rank == 0 ? host(run_id, size, std::move(own), deadline)
+                   : visit(run_id, rank, size, own, deadline);
 }
 
 }  // namespace skein::shm

@@ -13,6 +13,7 @@ namespace skein::shm {
 struct Peer {
   FileDescriptor segment;
   FileDescriptor process;  // becomes readable when the worker's process ends; may be missing
+  FileDescriptor bell;     // what it sleeps on; may be missing
   int pid = 0;             // as it knows itself
 };
 
@@ -20,6 +21,6 @@ struct Peer {
 // included. Only processes of the same user are admitted. Throws IoError, naming the missing ranks,
 // when `deadline` passes first, wherever a peer has come to a stop.
 std::vector<Peer> meet(const std::string& run_id, int rank, int size, int segment_fd,
-                       Deadline deadline);
+                       Deadline deadline, int bell_fd = -1);
 
 }  // namespace skein::shm

@@ -41,6 +41,11 @@ Poller::Id Poller::add(int socket, Watcher& watcher) {
   return id;
 }
 
+bool Poller::also(int descriptor) {
+  watch(epoll_.get(), descriptor, next_++, EPOLLIN | EPOLLET);
+  return true;
+}
+
 void Poller::remove(Id id, int socket) {
   if (watchers_.erase(id) > 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
 }

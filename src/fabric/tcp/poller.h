@@ -41,6 +41,7 @@ class Poller final : public EventSource {
   std::uint32_t poll() override;
   void wait(std::uint32_t ticket, Time until) override;
   void wake() override;
+  bool also(int descriptor) override;
 
  private:
   void tell(Id id);

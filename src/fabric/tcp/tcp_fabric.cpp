@@ -33,14 +33,14 @@ constexpr Duration kFarewell = 2s;
 }  // namespace
 
 struct TcpFabric::OutLine final : Line {
-  OutLine(Loop& loop, int its_peer, Channel its_channel, Outbox& its_box)
-      : Line(loop, its_peer, its_channel, true), box(its_box) {}
+  OutLine(Fabric& carrier, int its_peer, Channel its_channel, Outbox& its_box)
+      : Line(carrier, its_peer, its_channel, true), box(its_box) {}
   Outbox& box;
 };
 
 struct TcpFabric::InLine final : Line {
-  InLine(Loop& loop, int its_peer, Channel its_channel, Inbox& its_box)
-      : Line(loop, its_peer, its_channel, false), box(its_box) {}
+  InLine(Fabric& carrier, int its_peer, Channel its_channel, Inbox& its_box)
+      : Line(carrier, its_peer, its_channel, false), box(its_box) {}
   Inbox& box;
 };
 
@@ -145,8 +145,8 @@ Task<> TcpFabric::wait_for(const Operation& operation, int peer, Signal& moved, 
 
 std::unique_ptr<Fabric::Line> TcpFabric::open_line(int peer, Channel channel, bool outgoing) {
   if (outgoing)
-    return std::make_unique<OutLine>(loop(), peer, channel, connection(peer).outbox(channel));
-  return std::make_unique<InLine>(loop(), peer, channel, connection(peer).inbox(channel));
+    return std::make_unique<OutLine>(*this, peer, channel, connection(peer).outbox(channel));
+  return std::make_unique<InLine>(*this, peer, channel, connection(peer).inbox(channel));
 }
 
 bool TcpFabric::try_post(const Operation&, Line& line, Span data) {

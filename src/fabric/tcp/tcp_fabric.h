@@ -22,6 +22,8 @@ class TcpFabric final : public Fabric {
   EventSource* events() override { return &poller_; }
   void fail(const std::string& reason) override;
   void progressed() override { signs_.progressed(); }
+  Time latest_sign() const override { return signs_.last(); }
+  void pass_on(Time sign) override { signs_.pass_on(sign); }
 
  protected:
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
