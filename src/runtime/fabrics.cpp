@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/parse_number.h"
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/tcp/tcp.h"
@@ -32,6 +33,16 @@ std::string first_of(const std::string& option, const std::string& otherwise) {
   return option.empty() ? otherwise : option;
 }
 
+// For experts, and for networks where what is found while running is not the best.
+int most_streams(int otherwise) {
+  const char* text = process_environment("SKEIN_TCP_STREAMS");
+  int count = otherwise;
+  if (text && (!parse_number(text, count) || count < 1 || count > kMostTcpStreams))
+    throw ConfigError(fmt::format("SKEIN_TCP_STREAMS is '{}': expected a number from 1 to {}", text,
+                                  kMostTcpStreams));
+  return count;
+}
+
 std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
                                  const Placement& placement) {
   if (options.emulate_bytes_per_second > 0 || options.emulate_latency.count() > 0)
@@ -55,6 +66,7 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
         "SKEIN_SECRET_FILE; to make one: (umask 077; head -c 32 /dev/urandom > FILE)");
   tcp.encrypt = options.encrypt;
   tcp.join_timeout = options.patience;
+  tcp.most_streams = most_streams(tcp.most_streams);
   tcp.say = [](const std::string& text) { fmt::print(stderr, "skein: {}\n", text); };
   auto fabric = make_tcp_fabric(loop, tcp);
   return with_shared_hosts(std::move(fabric), options.two_levels, options.patience);

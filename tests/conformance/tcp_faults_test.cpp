@@ -149,6 +149,53 @@ TEST(TcpFaults, AByteThatChangesOnTheWayIsNoticedUnderTlsAndSentAgain) {
   }
 }
 
+// Three streams, each of which breaks when it has carried so much.
+TEST(TcpFaults, SeveralStreamsThatAreResetAgainAndAgainAreReplaced) {
+  for (const bool encrypt : {true, false}) {
+    ProxiedRanks ranks(2, [&](TcpOptions& options) {
+      options.encrypt = encrypt;
+      options.streams = 3;
+    });
+    ranks.start([](Fabric& fabric) -> Task<> {
+      co_await fabric.loop().sleep_for(600ms);  // until there are three
+      co_await sum_rounds(fabric, 30);
+    });
+    wait_for_bytes(ranks.proxy(), 100'000);
+    EXPECT_GE(ranks.proxy().connections(), 3);
+    ranks.proxy().cut_every(300'007);
+    expect_all_well(ranks.ends());
+    EXPECT_GT(ranks.proxy().connections(), 30);
+  }
+}
+
+// Sums until `time` has passed on rank 0.
+Task<> sum_for(Fabric& fabric, Duration time) {
+  const auto memory = fabric.allocate(8 * kCount);
+  float over = 0;
+  for (const Time end = fabric.loop().now() + time; over == 0;) {
+    co_await fabric.all_reduce(0, memory->span(), kLimit);
+    over = fabric.rank() == 0 && fabric.loop().now() > end ? 1.0F : 0.0F;
+    co_await fabric.broadcast(0, {&over, 1}, 0, kLimit);
+  }
+}
+
+TEST(TcpStreams, ThereAreMoreWhereEachIsLimited) {
+  ProxiedRanks ranks(2);
+  ranks.proxy().limit(10e6, FaultProxy::Of::each);
+  ranks.start([](Fabric& fabric) { return sum_for(fabric, 5s); });
+  expect_all_well(ranks.ends());
+  EXPECT_GT(ranks.proxy().streams(), 1);
+}
+
+// A stream that does not help is tried, and left to itself in the middle of a frame.
+TEST(TcpStreams, OneThatIsNoUseHoldsNothingUp) {
+  ProxiedRanks ranks(2);
+  ranks.proxy().limit(10e6, FaultProxy::Of::all);
+  ranks.start([](Fabric& fabric) { return sum_for(fabric, 5s); });
+  expect_all_well(ranks.ends());
+  EXPECT_EQ(ranks.proxy().streams(), 2);
+}
+
 // Small messages too, in both directions at once, which nobody keeps for the fabric.
 TEST(TcpFaults, MessagesArriveOnceAndInOrderHoweverOftenTheConnectionBreaks) {
   ProxiedRanks ranks(2);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "fabric/tcp/address.h"
 
@@ -14,8 +15,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostHeld = 1 << 20;
+constexpr std::size_t kMostHeld = 256 * 1024;
 constexpr std::size_t kMostRecorded = 64 * 1024;
+
+// So that what the proxy does not pass on soon is felt by who sends it.
+void take_in_little(int socket) {
+  const int bytes = 128 * 1024;
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
 
 bool nothing_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -25,6 +32,7 @@ FaultProxy::FaultProxy(const std::string& target)
     : target_(target),
       listener_(tcp::listen_at(tcp::numeric_address("127.0.0.1", 0))),
       bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  take_in_little(listener_.get());  // as those that it accepts
   address_ = tcp::local_address(listener_.get()).text();
   thread_ = std::thread([this] { run(); });
 }
@@ -47,6 +55,12 @@ void FaultProxy::delay(Duration by) {
 }
 void FaultProxy::trickle(Duration every) {
   on_thread([&] { trickle_ = every; });
+}
+void FaultProxy::limit(double bytes_per_second, Of of) {
+  on_thread([&] {
+    limit_ = bytes_per_second;
+    limited_ = of;
+  });
 }
 void FaultProxy::stall(bool stalled) {
   on_thread([&] { stalled_ = stalled; });
@@ -102,9 +116,11 @@ void FaultProxy::accept() {
   const tcp::Address address = tcp::resolve(tcp::parse_host_port(target_)).front();
   pair.server = FileDescriptor(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   tcp::never_delay(pair.server.get());
+  take_in_little(pair.server.get());
   // It is on this host: whether it is there is known at once.
   if (refused_ || ::connect(pair.server.get(), address.raw(), address.length) != 0)
     return reset(pair);
+  ++reached_;
   if (!recording_) recording_ = &pair;
   pair.pipes[to_target].from = pair.pipes[from_target].to = pair.client.get();
   pair.pipes[to_target].to = pair.pipes[from_target].from = pair.server.get();
@@ -133,6 +149,14 @@ void FaultProxy::read(Pair& pair, Way way) {
     pass(pair, way, bytes.data(), static_cast<std::size_t>(got));
 }
 
+std::size_t FaultProxy::allowed(Pipe& pipe, Way way, Time now) {
+  constexpr double kMostSaved = 64 * 1024;
+  Allowance& allowance = limited_ == Of::each ? pipe.allowance : allowances_[way];
+  allowance.bytes = std::min(
+      kMostSaved, allowance.bytes + limit_ * seconds(now - std::exchange(allowance.since, now)));
+  return static_cast<std::size_t>(allowance.bytes);
+}
+
 void FaultProxy::write(Pair& pair, Way way) {
   Pipe& pipe = pair.pipes[way];
   const Time now = SteadyClock().now();
@@ -145,10 +169,13 @@ void FaultProxy::write(Pair& pair, Way way) {
       next_byte_[way] = now + trickle_;
       most = 1;
     }
+    if (limit_ > 0) most = std::min(most, allowed(pipe, way, now));
+    if (most == 0) return;
     const ssize_t sent =
         ::send(pipe.to, piece.bytes.data() + piece.at, most, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && nothing_now()) return;
     if (sent < 0) return reset(pair);
+    (limited_ == Of::each ? pipe.allowance : allowances_[way]).bytes -= static_cast<double>(sent);
     piece.at += static_cast<std::size_t>(sent);
     pipe.held -= static_cast<std::size_t>(sent);
     pipe.passed += static_cast<std::uint64_t>(sent);
@@ -170,10 +197,11 @@ void FaultProxy::run() {
     for (Pair& pair : pairs_) {
       for (Pipe& pipe : pair.pipes) {
         const bool due = !pipe.pieces.empty() && pipe.pieces.front().due <= SteadyClock().now();
-        soon = soon || (!pipe.pieces.empty() && (!due || trickle_ > Duration(0)));
+        const bool slowed = trickle_ > Duration(0) || limit_ > 0;
+        soon = soon || (!pipe.pieces.empty() && (!due || slowed));
         if (stalled_) continue;
         if (!pipe.ended && pipe.held < kMostHeld) wanted.push_back({pipe.from, POLLIN, 0});
-        if (due && trickle_ == Duration(0)) wanted.push_back({pipe.to, POLLOUT, 0});
+        if (due && !slowed) wanted.push_back({pipe.to, POLLOUT, 0});
       }
     }
     lock.unlock();

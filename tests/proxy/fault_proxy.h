@@ -38,6 +38,10 @@ class FaultProxy {
   // From now on a byte passes every so often, on each way; zero: all that come.
   void trickle(Duration every);
 
+  // From now on so many bytes pass in a second on each way, of each connection or of all together.
+  enum class Of : std::uint8_t { each, all };
+  void limit(double bytes_per_second, Of of);
+
   // Nothing moves until it is called again with false; what is sent meanwhile is kept.
   void stall(bool stalled);
 
@@ -58,6 +62,7 @@ class FaultProxy {
   void corrupt_after(Way way, std::uint64_t bytes);
 
   int connections() const { return accepted_; }  // so far
+  int streams() const { return reached_; }       // of them that reached the target
   std::uint64_t passed(Way way) const { return passed_[way]; }
 
   // What has passed on the first connection on that way, up to 64 KiB.
@@ -69,11 +74,16 @@ class FaultProxy {
     std::vector<char> bytes;
     std::size_t at = 0;
   };
+  struct Allowance {
+    double bytes = 0;
+    Time since{};
+  };
   struct Pipe {
     int from = -1, to = -1;
     std::deque<Piece> pieces;
     std::size_t held = 0;
     std::uint64_t passed = 0;
+    Allowance allowance;
     bool ended = false, closed = false;  // nothing more comes; whoever reads has been told
   };
   struct Pair {
@@ -88,6 +98,7 @@ class FaultProxy {
   void read(Pair& pair, Way way);
   void write(Pair& pair, Way way);
   void pass(Pair& pair, Way way, char* bytes, std::size_t count);
+  std::size_t allowed(Pipe& pipe, Way way, Time now);
   static void reset(Pair& pair);
 
   const std::string target_;
@@ -95,6 +106,9 @@ class FaultProxy {
   FileDescriptor listener_, bell_;
   std::list<Pair> pairs_;
   Duration delay_{0}, trickle_{0};
+  double limit_ = 0;
+  Of limited_ = Of::each;
+  std::array<Allowance, 2> allowances_;  // of all connections
   bool stalled_ = false, refused_ = false;
   std::uint64_t cut_every_ = 0;
   std::array<std::uint64_t, 2> corrupt_in_{~std::uint64_t{0}, ~std::uint64_t{0}};
@@ -102,7 +116,7 @@ class FaultProxy {
   std::array<std::vector<char>, 2> recorded_;
   std::array<Time, 2> next_byte_{};
   std::array<std::atomic<std::uint64_t>, 2> passed_{};
-  std::atomic<int> accepted_{0};
+  std::atomic<int> accepted_{0}, reached_{0};
   std::atomic<bool> over_{false};
   std::mutex mutex_;  // held by the thread but for when it sleeps
   std::thread thread_;

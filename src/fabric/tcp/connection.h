@@ -31,11 +31,13 @@
 #include "fabric/tcp/pulse.h"
 #include "fabric/tcp/signs.h"
 #include "fabric/tcp/stream.h"
+#include "fabric/tcp/widening.h"
 
 namespace skein::tcp {
 
 struct ConnectionOptions {
-  Duration least_silence = kLeastSilence;  // Pulse says what for
+  Duration least_silence = kLeastSilence;     // Pulse says what for
+  std::size_t streams = 1, most_streams = 1;  // Widening does
 };
 
 class Connection {
@@ -76,6 +78,10 @@ class Connection {
   // Is told of a stream that was lost, and has it replaced or calls lose(). Where there is nobody
   // to tell, the peer is lost with its stream.
   std::function<void(std::size_t lane)> on_broken;
+
+  // Is told that so many streams would be used, and makes them. Where there is nobody to tell, the
+  // peer is asked for them.
+  std::function<void(std::size_t count)> on_wanted;
 
   // The peer will never answer, and why.
   void lose(const std::string& reason);
@@ -128,7 +134,10 @@ class Connection {
   bool left() const { return left_at_ > 0 && received_ >= left_at_; }
 
   void send();
-  void send(Lane& lane);
+  void send(Lane& lane, bool takes_more);
+  void measure();
+  void widen();
+  std::size_t up() const;
   bool next_departure(Lane& lane);
   void gather_notes(Lane& lane);
   void depart(Lane& lane, std::uint64_t sequence);
@@ -162,13 +171,14 @@ class Connection {
   Signs& signs_;
   const ConnectionOptions options_;
   Pulse pulse_;
+  Widening widening_;
   std::deque<Lane> lanes_;  // the first is there from the beginning
   std::map<Channel, Outbox> outboxes_;
   std::map<Channel, Inbox> inboxes_;
 
   std::deque<Note> notes_;  // numbered frames without data, which go first
   std::optional<Frame> ask_, answer_;
-  bool beat_due_ = false, acknowledgement_due_ = false;
+  bool beat_due_ = false, acknowledgement_due_ = false, widen_due_ = false;
   std::deque<Outbox*> turns_;
   std::deque<Sent> sent_;            // from acknowledged_ + 1 on
   std::deque<std::uint64_t> again_;  // what of it is sent again
@@ -176,8 +186,15 @@ class Connection {
 
   std::uint64_t received_ = 0;      // all up to this have arrived
   std::set<std::uint64_t> beyond_;  // and these
+  std::uint64_t waited_for_ = 0;    // the last that somebody waits to be acknowledged
   std::uint64_t told_ = 0;          // what of it the peer knows
   std::uint64_t owed_ = 0;          // bytes that came since
+
+  bool full_ = false;  // more waits than the streams take
+  Time full_since_{};
+  Duration full_for_{0};        // since the last heartbeat
+  std::uint64_t moved_ = 0;     // bytes that left meanwhile
+  std::size_t peer_wants_ = 1;  // streams
 
   Time sign_{};
   int awaited_ = 0;

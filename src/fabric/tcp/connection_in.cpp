@@ -171,9 +171,10 @@ std::size_t Connection::read_body(Lane& lane) {
 void Connection::end_body(Lane& lane) {
   const Frame& frame = lane.frame;
   owed_ += kFrameBytes + frame.length;
-  if (frame.prompt || frame.kind == Kind::left || owed_ >= kAcknowledgeEvery)
-    acknowledgement_due_ = true;
   if (numbered(frame.kind)) mark_received(frame.sequence);
+  if (frame.prompt || frame.kind == Kind::left) waited_for_ = std::max(waited_for_, frame.sequence);
+  if (owed_ >= kAcknowledgeEvery || (received_ >= waited_for_ && told_ < waited_for_))
+    acknowledgement_due_ = true;
   if (frame.kind == Kind::data) hear();
   if (lane.body == Lane::Body::discarded) return;
   if (frame.kind == Kind::data)
@@ -258,6 +259,7 @@ void Connection::heed(const Lane& lane) {
     case Kind::beat:
       return pulse_.beat(loop_.now());
     case Kind::widen:
+      peer_wants_ = std::clamp<std::uint64_t>(frame.total, 1, options_.most_streams);
       return;
   }
 }

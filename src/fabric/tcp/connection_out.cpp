@@ -79,6 +79,7 @@ void Connection::gather_notes(Lane& lane) {
     owed_ = 0;
   }
   if (std::exchange(beat_due_, false)) append(out, {Kind::beat});
+  if (std::exchange(widen_due_, false)) append(out, {Kind::widen, 0, 0, 0, widening_.count(), 0});
   if (ask_) append(out, *std::exchange(ask_, {}));
   if (answer_) append(out, *std::exchange(answer_, {}));
   for (; !notes_.empty(); notes_.pop_front()) {
@@ -95,7 +96,6 @@ void Connection::gather_notes(Lane& lane) {
 }
 
 bool Connection::next_departure(Lane& lane) {
-  if (lane.departing) return true;
   lane.departure = {};
   gather_notes(lane);
   if (!lane.departure.small.empty()) return lane.departing = true;
@@ -164,14 +164,31 @@ void Connection::depart(Lane& lane, std::uint64_t sequence) {
   lane.departing = true;
 }
 
+// Whichever stream is free takes what is next. One that is no longer worth it ends what it has
+// begun, and is there for what comes on it and should the others be lost.
 void Connection::send() {
-  for (Lane& lane : lanes_)
-    if (!lost() && lane.stream && !lane.mute) send(lane);
+  std::size_t used = 0;
+  for (Lane& lane : lanes_) {
+    if (lost()) return;
+    if (!lane.stream || lane.mute) continue;
+    send(lane, used < widening_.count());
+    ++used;
+  }
+  measure();
 }
 
-void Connection::send(Lane& lane) {
+void Connection::measure() {
+  const bool full = !turns_.empty();
+  if (full == full_) return;
+  const Time now = loop_.now();
+  if (full_) full_for_ += now - full_since_;
+  full_since_ = now;
+  full_ = full;
+}
+
+void Connection::send(Lane& lane, bool takes_more) {
   try {
-    while (next_departure(lane)) {
+    while (lane.departing || (takes_more && next_departure(lane))) {
       Lane::Departure& out = lane.departure;
       const std::size_t small = std::min(out.at, out.small.size());
       const std::size_t body = out.at - small;
@@ -181,6 +198,7 @@ void Connection::send(Lane& lane) {
       out.at += lane.stream->write(parts);
       if (out.at < out.size()) break;
       lane.departing = false;
+      if (full_) moved_ += out.size();
       if (out.length > 0) hear();
     }
     lane.stream->flush();

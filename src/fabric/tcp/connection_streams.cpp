@@ -16,6 +16,7 @@ Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
       signs_(signs),
       options_(options),
       pulse_(loop.now(), options.least_silence),
+      widening_(options.streams, options.most_streams),
       sign_(loop.now()) {
   attach(lane(0), std::move(stream), 0);
 }
@@ -36,6 +37,7 @@ void Connection::attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_
   lane.begin_anew();
   lane.former.reset();
   lane.stream = std::move(stream);
+  lane.begun = true;
   lane.stream->on_ready = [this, &lane] { ready(lane); };
   lane.stream->give_up_after(options_.least_silence / 2);
   lane.stream->again();  // what has come before is reported to nobody
@@ -84,7 +86,7 @@ void Connection::beat() {
   for (Lane& lane : lanes_) {
     lane.former.reset();
     receive(lane);  // what has come is heard before it is missed
-    whole = whole && lane.stream;
+    whole = whole && (lane.stream || !lane.begun);
   }
   pulse_.pass(loop_.now());
   if (pulse_.silent())
@@ -93,9 +95,27 @@ void Connection::beat() {
                                   seconds(pulse_.silence()))
                     : fmt::format("the connection ended ({}), and for {:.1f} s there was no other",
                                   broken_by_, seconds(pulse_.silence())));
+  widen();
   beat_due_ = true;
   if (told_ != received_) acknowledgement_due_ = true;
   send();
+}
+
+std::size_t Connection::up() const {
+  return static_cast<std::size_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !!lane.stream; }));
+}
+
+void Connection::widen() {
+  const Time now = loop_.now();
+  if (full_) full_for_ += now - std::exchange(full_since_, now);
+  widening_.pass(std::exchange(moved_, 0), std::exchange(full_for_, Duration(0)), up());
+  const std::size_t wanted = std::max(widening_.count(), peer_wants_);
+  if (wanted <= lanes_.size()) return;
+  if (on_wanted)
+    on_wanted(wanted);
+  else
+    widen_due_ = true;
 }
 
 void Connection::leave() {

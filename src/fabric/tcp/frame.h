@@ -43,7 +43,6 @@ inline constexpr std::size_t kFrameBytes = 40;
 inline constexpr std::uint32_t kMostOfAFrame = 64 * 1024;
 inline constexpr std::uint32_t kMostOfAText = 1024;
 inline constexpr std::uint64_t kMostOfAMessage = std::uint64_t{1} << 44;
-inline constexpr std::uint64_t kMostStreams = 16;
 
 // Whether frames of this kind have a number and are sent again when a stream is lost.
 inline bool numbered(Kind kind) { return kind < Kind::acknowledged; }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "fabric/tcp/bytes.h"
-#include "fabric/tcp/frame.h"
+#include "fabric/tcp/tcp.h"
 #include "skein/error.h"
 
 namespace skein::tcp {
@@ -54,7 +54,7 @@ Hello decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
   hello.run = reader.get<Run>();
   hello.attempt = reader.get<std::uint32_t>();
   hello.received = reader.get<std::uint64_t>();
-  require(hello.size > 0 && hello.rank < hello.size && encrypt <= 1 && hello.lane < kMostStreams,
+  require(hello.size > 0 && hello.rank < hello.size && encrypt <= 1 && hello.lane < kMostTcpStreams,
           "an impossible hello");
   return hello;
 }

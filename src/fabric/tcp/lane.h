@@ -42,6 +42,7 @@ struct Lane {
   std::unique_ptr<Stream> stream;  // none: it is lost, or yet to come
   std::unique_ptr<Stream> former;  // which may be calling
   std::uint32_t attempts = 0;      // how many streams it has had
+  bool begun = false;              // it has had one
   bool repairing = false;          // somebody sees to it that there is a new one
 
   Departure departure;

@@ -29,6 +29,8 @@ Repairs::Repairs(Loop& loop, Poller& poller, const Tls& tls, const TcpOptions& o
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != options_.rank)
       connection(peer).on_broken = [this, peer](std::size_t lane) { repair(peer, lane); };
+  for (int peer = 0; peer < options_.rank; ++peer)
+    connection(peer).on_wanted = [this, peer](std::size_t count) { widen(peer, count); };
 }
 
 void Repairs::keep(Job job) {
@@ -41,6 +43,10 @@ void Repairs::repair(int peer, std::size_t lane) {
     return connection(peer).lose("the connection ended, and nobody knows where it listens");
   if (std::exchange(connection(peer).lane(lane).repairing, true)) return;
   keep(loop_.spawn(peer < options_.rank ? dial(peer, lane) : watch(peer, lane)));
+}
+
+void Repairs::widen(int peer, std::size_t count) {
+  for (std::size_t lane = connection(peer).lanes(); lane < count; ++lane) repair(peer, lane);
 }
 
 void Repairs::begin_anew() {

@@ -36,6 +36,7 @@ class Repairs {
   };
 
   void repair(int peer, std::size_t lane);
+  void widen(int peer, std::size_t count);
   Task<> dial(int peer, std::size_t lane);
   Task<> attempt(int peer, std::size_t lane);
   Task<> watch(int peer, std::size_t lane);

@@ -11,6 +11,8 @@
 
 namespace skein {
 
+inline constexpr int kMostTcpStreams = 16;  // to a peer
+
 struct TcpOptions {
   int rank = 0;
   int size = 1;
@@ -22,6 +24,11 @@ struct TcpOptions {
   // A peer of which nothing has come for so long may be lost; longer where its heartbeats come
   // irregularly (docs/hosts.md).
   Duration least_silence = std::chrono::seconds(10);
+
+  // To each peer: how many there are at first, and at most. More are made when they make the whole
+  // faster.
+  int streams = 1;
+  int most_streams = 4;
 
   // Is told how the meeting goes when it takes long.
   std::function<void(const std::string&)> say = [](const std::string&) {};

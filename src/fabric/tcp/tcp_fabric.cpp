@@ -30,6 +30,11 @@ constexpr Duration kLookAround = 50ms;
 // How long one that leaves waits until its peers' systems have all that it sent.
 constexpr Duration kFarewell = 2s;
 
+ConnectionOptions connection_options(const TcpOptions& options) {
+  return {options.least_silence, static_cast<std::size_t>(options.streams),
+          static_cast<std::size_t>(options.most_streams)};
+}
+
 }  // namespace
 
 struct TcpFabric::OutLine final : Line {
@@ -52,7 +57,7 @@ TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
   Met met = meet(loop, poller_, tls_, options_);
   for (auto& stream : met.streams)
     peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_,
-                                                           ConnectionOptions{options.least_silence})
+                                                           connection_options(options))
                             : nullptr);
   repairs_ = std::make_unique<Repairs>(loop, poller_, tls_, options_, std::move(met), peers_);
   poller_.tick_every(kBeatEvery, [this] { beat(); });
