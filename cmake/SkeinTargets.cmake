@@ -103,10 +103,11 @@ macro(skein_find_tomlplusplus)
 endmacro()
 
 # A test program from FILES…; every case in it becomes a ctest test. With TORCH the program does, since
-# loading torch takes a second; with SKEIN_SANITIZE each of its SHARDS parts does, since starting a
-# process takes long, and cases that match SLOW are left out. LABEL is its folder.
+# loading torch takes a second; where there are PARTS, for thousands of cases, each of these does; with
+# SKEIN_SANITIZE each of its SHARDS parts does, since starting a process takes long, and cases that match
+# SLOW are left out. LABEL is its folder.
 function(skein_test name)
-  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS" "FILES;LIBS;SLOW" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS;PARTS" "FILES;LIBS;SLOW" ${ARGN})
   add_executable(${name} ${arg_FILES})
   skein_target(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -135,6 +136,13 @@ function(skein_test name)
       add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1 --gtest_filter=-${slow})
       set_tests_properties(${name}.${shard} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};TSAN_OPTIONS=die_after_fork=0")
+    endforeach()
+  elseif(arg_PARTS)
+    math(EXPR last "${arg_PARTS} - 1")
+    foreach(part RANGE ${last})
+      add_test(NAME ${name}.${part} COMMAND ${name} --gtest_brief=1)
+      set_tests_properties(${name}.${part} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${part}")
     endforeach()
   else()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
