@@ -3,6 +3,7 @@
 #   make demo    train on an emulated bad cluster and print a table
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make bench   every benchmark, as ratios measured side by side
+#   make fuzz    what reads what arrives from outside, given any bytes, for FUZZ_SECONDS each
 #   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting and static checks
 #   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan);
@@ -19,9 +20,10 @@ PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
   libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev
 BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
+FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup setup-torch configure build demo test test-torch bench soak lint format sanitize asan tsan clean
+.PHONY: setup setup-torch configure build demo test test-torch bench fuzz soak lint format sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -89,6 +91,7 @@ demo: configure
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j 3
+	@tests/fuzz/run.sh 5
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
@@ -102,7 +105,13 @@ bench: setup-torch
 	@for script in bench/dear.py bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script $(BUILD)/skein || exit 1; echo; done
 
 SEEDS := 1001..50000
+FUZZ_SECONDS := 60
+fuzz: setup
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
+
 soak: build
+	$(call install,$(FUZZ_PACKAGES))
+	@tests/fuzz/run.sh 900
 	@$(BUILD)/skein simulate --swarm $(SEEDS)
 
 FORMATTED := git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'examples/*.cpp'

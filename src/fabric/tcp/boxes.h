@@ -52,6 +52,7 @@ struct Inbox {
     std::uint64_t total = 0;
     std::uint64_t settled = 0;  // bytes that are where they belong
     std::uint64_t waiting = 0;  // that lie in `staged`
+    std::uint64_t coming = 0;   // of parts that come now
     std::vector<Range> pieces;  // where these are
     std::uint64_t staged_size = 0;
     std::unique_ptr<std::byte[]> staged;

@@ -128,7 +128,8 @@ bool Connection::begin_data(Lane& lane) {
   }
   const std::uint32_t ahead = frame.number - box.first;  // messages that come before it
   require(ahead < kMostMessages, "a message far ahead, or one that it has sent");
-  const bool soon = ahead == 0 ? !box.receive : ahead == 1 && box.arrivals.front().complete();
+  const bool last_is_done = !box.arrivals.empty() && box.arrivals.front().complete();
+  const bool soon = ahead == 0 ? !box.receive : ahead == 1 && last_is_done;
   if (soon && lane.hesitations < kMostHesitations) {
     ++lane.hesitations;
     lane.stream->again();
@@ -138,6 +139,8 @@ bool Connection::begin_data(Lane& lane) {
   while (box.arrivals.size() <= ahead) box.arrivals.emplace_back();
   Inbox::Arrival& arrival = box.arrivals[ahead];
   require(!arrival.known || arrival.total == frame.total, "a message of two sizes");
+  require(arrival.settled + arrival.waiting + arrival.coming + frame.length <= frame.total,
+          "a part twice");
   arrival.known = true;
   arrival.total = frame.total;
   const std::uint64_t cost = frame.length + (frame.offset == 0 ? kMessageCost : 0);
@@ -155,6 +158,7 @@ bool Connection::begin_data(Lane& lane) {
   }
   lane.cost = cost;
   box.coming += cost;
+  arrival.coming += frame.length;
   return true;
 }
 
@@ -196,7 +200,7 @@ void Connection::end_data(Lane& lane) {
   const Frame& frame = lane.frame;
   Inbox& box = *lane.box;
   Inbox::Arrival& arrival = box.arrivals[frame.number - box.first];
-  require(arrival.settled + arrival.waiting + frame.length <= arrival.total, "a part twice");
+  arrival.coming -= frame.length;
   box.coming -= lane.cost;
   box.come += lane.cost;
   if (lane.body == Lane::Body::staged) {
@@ -290,7 +294,7 @@ void Connection::close(Inbox& box) {
   box.closed = true;
   box.arrivals.clear();
   for (Lane& lane : lanes_)
-    if (lane.box == &box && lane.body == Lane::Body::staged) lane.body = Lane::Body::discarded;
+    if (lane.box == &box && lane.brings_data()) lane.body = Lane::Body::discarded;
   tell({Kind::refused, static_cast<std::uint32_t>(box.channel), 0, 0, 0, 0});
   send();
 }

@@ -49,7 +49,10 @@ void Connection::break_off(Lane& lane) {
   if (!lane.stream) return;
   ::shutdown(lane.stream->socket(), SHUT_RDWR);
   lane.former = std::move(lane.stream);
-  if (lane.body != Lane::Body::none && lane.cost > 0) lane.box->coming -= lane.cost;
+  if (lane.brings_data()) {
+    lane.box->coming -= lane.cost;
+    lane.box->arrivals[lane.frame.number - lane.box->first].coming -= lane.frame.length;
+  }
   lane.begin_anew();
 }
 

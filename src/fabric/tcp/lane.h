@@ -28,6 +28,11 @@ struct Lane {
   explicit Lane(std::size_t its_index)
       : index(its_index), scratch(std::make_unique_for_overwrite<std::byte[]>(kMostOfAFrame)) {}
 
+  // Whether a part of a message is on its way to where it belongs.
+  bool brings_data() const {
+    return body == Body::direct || body == Body::added || body == Body::staged;
+  }
+
   // Forgets what it brings and takes: the stream is lost, or new.
   void begin_anew() {
     departing = mute = false;
