@@ -16,6 +16,7 @@
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/secret.h"
 #include "launch/meeting_place.h"
+#include "runtime/fabrics.h"
 #include "skein/error.h"
 
 namespace skein::tcp {
@@ -93,6 +94,32 @@ TEST(MeetingPlace, HasASecretOfItsOwnAndAPortThatRankZeroCanListenAt) {
   EXPECT_NE(one.rendezvous(), other.rendezvous());
   const Address address = resolve(parse_host_port(one.rendezvous())).front();
   EXPECT_EQ(local_address(listen_at(address).get()).text(), one.rendezvous());
+}
+
+TEST(TcpStreamsVariable, IsANumberOrRefused) {
+  const SteadyClock clock;
+  Loop loop(clock);
+  const MeetingPlace place;
+  JoinOptions options;
+  options.fabric = "tcp";
+  options.rendezvous = "127.0.0.1:1";  // where nobody listens
+  options.secret_file = place.secret_file();
+  options.patience = std::chrono::milliseconds(1);
+  Placement placement;
+  placement.rank = 1;
+  placement.size = 2;
+  for (const char* text : {"", "0", "17", "-1", "two", "2x"}) {
+    ::setenv("SKEIN_TCP_STREAMS", text, 1);
+    try {
+      make_fabric(loop, options, placement);
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("from 1 to 16"), std::string::npos) << error.what();
+    }
+  }
+  ::setenv("SKEIN_TCP_STREAMS", "2", 1);
+  EXPECT_THROW(make_fabric(loop, options, placement), IoError);
+  ::unsetenv("SKEIN_TCP_STREAMS");
 }
 
 std::vector<Frame> some_frames() {

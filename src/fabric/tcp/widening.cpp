@@ -8,7 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kMeasured = 1s;  // long enough for a new stream to come to its rate
-constexpr Duration kFirstPause = 4s, kLongestPause = 256s;
+constexpr Duration kFirstPause = 16s, kLongestPause = 512s;  // a trial that fails costs a little
 
 // What is slower is slow for another reason than a limit on each stream.
 constexpr double kLeastRate = 2e6;
