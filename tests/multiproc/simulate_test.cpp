@@ -38,9 +38,9 @@ TEST(Simulate, ReportsEveryFigure) {
   EXPECT_GT(json.at("events"), 1000);
   EXPECT_GT(json.at("events_per_second"), 0);
   const double iteration = json.at("iteration_ms").at("p50"), exposed = json.at("exposed_comm_ms");
-  // Workers leave a ring's last step one after the other, so each has its own small wait.
+  // Workers leave a collective's last step one after the other, so each has its own small wait.
   EXPECT_NEAR(iteration, 229.4 + exposed, 1);
-  EXPECT_GT(exposed, 10);
+  EXPECT_GT(exposed, 5);
   EXPECT_NEAR(json.at("utilisation"), 229.4 / iteration, 1e-3);
   ASSERT_EQ(json.at("per_worker").size(), 8u);
   double sent = 0;
