@@ -37,8 +37,9 @@ LevelsFabric::LevelsFabric(std::unique_ptr<Fabric> whole, std::unique_ptr<Fabric
   SKEIN_CHECK(inside_ ? inside_->size() == std::ssize(mates_) : mates_.size() == 1,
               "rank {} of another host than it is on", rank());
   if (!inside_ || each_ == 0) return;
-  std::vector<int> across;
-  for (int host = 0; host < hosts.count(); ++host) across.push_back(host * each_ + rank() % each_);
+  std::vector<int> across(static_cast<std::size_t>(hosts.count()));
+  for (int host = 0; host < hosts.count(); ++host)
+    across[static_cast<std::size_t>(host)] = host * each_ + rank() % each_;
   between_ = group_of(*whole_, std::move(across));
 }
 

@@ -19,8 +19,9 @@ Cluster::Cluster(int workers, Network network, std::uint64_t seed)
     each.local_in = traffic_.add_link(network_.local_bytes_per_second);
   }
   if (network_.two_levels && network_.workers_per_host > 1 && hosts() > 1) {
-    std::vector<int> host_of_rank;
-    for (int rank = 0; rank < workers; ++rank) host_of_rank.push_back(host_of(rank));
+    std::vector<int> host_of_rank(machines_.size());
+    for (int rank = 0; rank < workers; ++rank)
+      host_of_rank[static_cast<std::size_t>(rank)] = host_of(rank);
     shared_hosts_.emplace(std::move(host_of_rank));
   }
   for (int rank = 0; rank < workers; ++rank) make_fabric(rank);

@@ -19,6 +19,7 @@ std::vector<Range> shards_of(const Fabric& fabric, const BucketPlan& plan, int r
 
 Task<double> squared_norm_of_shards(Worker& worker, Span plane, const BucketPlan& plan, int rank) {
   std::vector<Figure> parts;
+  parts.reserve(static_cast<std::size_t>(plan.count()));
   for (int bucket = 0; bucket < plan.count(); ++bucket)
     parts.push_back(squared_norm(plane.at(shard_of(worker.fabric(), plan, bucket, rank))));
   double norm = 0;

@@ -272,6 +272,7 @@ std::vector<Peer> be_introduced(int socket, int size, Deadline deadline) {
   if (fds.size() != expected)
     throw IoError("meeting of the workers: rank 0 sent too few descriptors", 0);
   std::vector<Peer> peers;
+  peers.reserve(all.size());
   auto next = fds.begin();
   for (const Introduction& each : all) peers.push_back(peer_of(each.pid, each.brought, next));
   return peers;
