@@ -2,7 +2,7 @@
 """`dear` and `allreduce` over tcp beside PyTorch's DistributedDataParallel with Gloo, on two hosts (network namespaces) with a limited link.
 
 Runs are taken in turns; the best median of the rounds counts. The bound is max(t_ff, t_ag) + max(t_bp, t_rs) + t_opt/N as in dear.py.
-Needs root, iproute2 and a Python with torch.
+Needs root, iproute2 and a Python with torch (and, for PowerSGD, numpy).
 
 usage: bench/hosts.py build-pip/skein [--python build-pip/venv/bin/python] [--rate 1gbit] [--rounds 2] [--json FILE]
 """
@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,7 +27,7 @@ def on_hosts(rate, *command):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([ON_HOSTS, "2", "1", rate, "--", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -81,7 +80,11 @@ def in_turns(rounds, contestants):
     best = {}
     for _ in range(rounds):
         for name, run in contestants.items():
-            time = run()
+            try:
+                time = run()
+            except RuntimeError as error:
+                print(f"  {name}: not run: {error}", flush=True)
+                continue
             best[name] = min(time, best.get(name, time))
     return best
 
