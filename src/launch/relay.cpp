@@ -12,7 +12,8 @@ namespace {
 // A line that never ends is passed on in pieces of this size.
 constexpr std::size_t kLongestLine = 1 << 16;
 
-// Output that cannot be written has nowhere else to go, so errors are dropped.
+}  // namespace
+
 void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(descriptor, text.data(), text.size());
@@ -21,8 +22,6 @@ void write_all(int descriptor, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(count));
   }
 }
-
-}  // namespace
 
 Relay::Relay(FileDescriptor from, int to, std::string prefix, int log)
     : from_(std::move(from)), to_(to), prefix_(std::move(prefix)), log_(log) {

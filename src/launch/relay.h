@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/file_descriptor.h"
 
 namespace skein {
+
+// Output that cannot be written has nowhere else to go, so errors are dropped.
+void write_all(int descriptor, std::string_view text);
 
 class Relay {
  public:

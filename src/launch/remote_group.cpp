@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "launch/relay.h"
 #include "launch/shell.h"
 
 namespace skein {
@@ -25,16 +26,6 @@ FileDescriptor copy_of(int descriptor) {
   if (!out.valid())
     throw Error(fmt::format("cannot open the output of a worker: {}", std::strerror(errno)));
   return out;
-}
-
-// Output that cannot be written has nowhere else to go, so errors are dropped.
-void write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(descriptor, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
 }
 
 bool ends_a_process(int number) { return number != SIGSTOP && number != SIGCONT; }

@@ -34,7 +34,7 @@ struct SchedulingWish {
 };
 
 // Computing threads hold the cores for milliseconds at a time, and a link is idle as long as the
-// courier waits for one. A thread that asks for short slices gets its turn at once (Linux 6.12 and
+// courier waits for one. A thread that asks for short slices gets its turn sooner (Linux 6.12 and
 // later; others know no such wish), and not a larger share.
 void ask_for_short_slices() {
   constexpr std::uint64_t kShortest = 100'000;

@@ -163,9 +163,10 @@ TEST_P(Conformance, AllReduceHasTheBitsOfReduceScatterAndAllGatherOnEveryRank) {
   });
 }
 
-TEST_P(Conformance, SumsAreAddedInTheOrderOfARingWhereTheFabricSaysSo) {
+// In two levels: the sums of hosts, in the order of a ring of hosts, each in that of a ring inside.
+TEST_P(Conformance, SumsAreAddedInTheOrderOfARingOrOfRingsInTwoLevels) {
   run_all_ok([](Fabric& fabric) -> Task<> {
-    if (!fabric.traits().ring_order) co_return;
+    const int each = workers_of_a_host(fabric), hosts = fabric.size() / each;
     const auto normal = [&](int rank, std::size_t i) {
       return static_cast<float>(Rng(static_cast<std::uint64_t>(rank) * 100003 + i).normal());
     };
@@ -178,8 +179,13 @@ TEST_P(Conformance, SumsAreAddedInTheOrderOfARingWhereTheFabricSaysSo) {
       for (int part = 0; part < fabric.size(); ++part) {
         const Range range = fabric.part(count, part);
         for (std::size_t i = range.offset; i < range.end(); ++i) {
-          float want = normal((part + 1) % fabric.size(), i);
-          for (int k = 2; k <= fabric.size(); ++k) want += normal((part + k) % fabric.size(), i);
+          float want = 0;
+          for (int h = 1; h <= hosts; ++h) {
+            const int first = (part / each + h) % hosts * each;
+            float inside = normal(first + (part + 1) % each, i);
+            for (int k = 2; k <= each; ++k) inside += normal(first + (part + k) % each, i);
+            want = h == 1 ? inside : want + inside;
+          }
           if (got[i] != want) throw Error("another order at " + std::to_string(i));
         }
       }

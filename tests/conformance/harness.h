@@ -23,6 +23,15 @@ inline Allocate allocator(Fabric& fabric) {
   return [&fabric](std::size_t count) { return fabric.allocate(count); };
 }
 
+// How many workers of a host sum by themselves first, which shows in the parts that ranks hold; 1
+// where there is one level.
+inline int workers_of_a_host(const Fabric& fabric) {
+  if (fabric.traits().ring_order) return 1;
+  const std::size_t many = 1 << 20;
+  const auto hosts = static_cast<int>(fabric.part(many, 1).offset / fabric.part(many, 0).count);
+  return fabric.size() / hosts;
+}
+
 // How one rank ended.
 struct Outcome {
   bool ok = false;

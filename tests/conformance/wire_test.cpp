@@ -189,9 +189,11 @@ TEST_P(Wires, AStepSendsHalfTheBytes) {
       sent.push_back(fabric.bytes_sent() - before);
     }
     const double ratio = static_cast<double>(sent[1]) / static_cast<double>(sent[0]);
-    // Where there are two levels only what goes between hosts is rounded.
-    const double most = fabric.traits().ring_order ? 0.505 : 0.9;
-    if (fabric.size() > 1 && !(ratio > 0.499 && ratio < most))
+    // In two levels that is so of what goes between hosts.
+    const double each = workers_of_a_host(fabric), hosts = fabric.size() / each;
+    const double inside = hosts * (each - 1), between = hosts - 1;
+    const double want = (inside + between / 2) / (inside + between);
+    if (fabric.size() > 1 && !(ratio > want - 0.001 && ratio < want + 0.005))
       throw Error("sent " + std::to_string(ratio) + " of it");
   });
 }

@@ -86,6 +86,25 @@ TEST_F(Namespaces, WorkersThatShareAHostSendThroughTheNetworkOnceForAll) {
   EXPECT_GT(sent["auto"], 0.6 * sent["one"]);
 }
 
+TEST_F(Namespaces, AShortBreakOfTheNetworkChangesNothing) {
+  std::vector<std::string> models;
+  for (const std::string during :
+       {"",
+        "sleep 2; host=${NAMESPACES%% *}; ip -n $host link set eth0 down; touch $BYTES.down; "
+        "sleep 1; ip -n $host link set eth0 up"}) {
+    const std::string out = folder_ / ("out" + std::to_string(models.size()));
+    const Finished end = train("2", "1", "none",
+                               {"--strategy", "dear", "--samples", "6400", "--batch", "16",
+                                "--emulate-step", "30ms", "--out", out},
+                               during);
+    ASSERT_EQ(end.code, 0) << end.err;
+    models.push_back(contents(out + "/model.safetensors"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "bytes.down")) << "nothing went wrong";
+  EXPECT_GT(models.front().size(), 1000u);
+  EXPECT_TRUE(models.front() == models.back());
+}
+
 TEST_F(Namespaces, UnequalChoicesAreRefused) {
   const Finished end =
       train("2", "1", "none",

@@ -105,11 +105,7 @@ void Meeting::open_door(FileDescriptor listener) {
 }
 
 Hello Meeting::own_hello() const {
-  Hello hello;
-  hello.version = SKEIN_VERSION;
-  hello.rank = static_cast<std::uint32_t>(options_.rank);
-  hello.size = static_cast<std::uint32_t>(options_.size);
-  hello.encrypt = options_.encrypt;
+  Hello hello = hello_of(options_);
   hello.host = door_->address().host();
   hello.port = door_->address().port();
   if (roster_) hello.run = roster_->run;
@@ -375,6 +371,15 @@ Task<> Meeting::visit() {
 }
 
 }  // namespace
+
+Hello hello_of(const TcpOptions& options) {
+  Hello hello;
+  hello.version = SKEIN_VERSION;
+  hello.rank = static_cast<std::uint32_t>(options.rank);
+  hello.size = static_cast<std::uint32_t>(options.size);
+  hello.encrypt = options.encrypt;
+  return hello;
+}
 
 Met meet(Loop& loop, Poller& poller, const Tls& tls, const TcpOptions& options) {
   Meeting meeting(loop, poller, tls, options);

@@ -21,6 +21,9 @@ struct Met {
   std::unique_ptr<Door> door;  // where this worker goes on listening
 };
 
+// What a worker says of itself whenever it says hello.
+Hello hello_of(const TcpOptions& options);
+
 // Returns when all are there; what it returns needs `tls` as long as it lasts. Drives the loop
 // meanwhile. Throws like make_tcp_fabric().
 //

@@ -61,16 +61,6 @@ void Repairs::begin_anew() {
   }
 }
 
-Hello Repairs::own_hello() const {
-  Hello hello;
-  hello.version = SKEIN_VERSION;
-  hello.rank = static_cast<std::uint32_t>(options_.rank);
-  hello.size = static_cast<std::uint32_t>(options_.size);
-  hello.encrypt = options_.encrypt;
-  hello.run = met_.run;
-  return hello;
-}
-
 Task<> Repairs::dial(int peer, std::size_t lane) {
   Connection& connection = this->connection(peer);
   for (Duration pause = kFirstPause; !connection.lost() && !connection.lane(lane).stream;
@@ -96,7 +86,8 @@ Task<> Repairs::attempt(int peer, std::size_t lane) {
   Talk talk(loop_, std::make_unique<Stream>(poller_, std::move(socket), tls_, Side::connects));
   co_await talk.handshake(deadline);
   Connection& connection = this->connection(peer);
-  Hello hello = own_hello();
+  Hello hello = hello_of(options_);
+  hello.run = met_.run;
   hello.lane = static_cast<std::uint8_t>(lane);
   hello.attempt = ++connection.lane(lane).attempts;
   hello.received = connection.received();

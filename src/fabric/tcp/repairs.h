@@ -43,7 +43,6 @@ class Repairs {
   Task<> welcome(Guest guest);
   Task<> refuse(Guest guest, std::string why);
   std::string objection_to(const Hello& hello);
-  Hello own_hello() const;
   void keep(Job job);
   Connection& connection(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }
   const Address& address(int peer) const { return *met_.addresses[static_cast<std::size_t>(peer)]; }
