@@ -53,6 +53,40 @@ macro(skein_choose_tcp sources)
   endif()
 endmacro()
 
+# GPUs need CUDA's compiler; where that is missing, or not wanted, no_cuda.cpp stands in. CUDA's runtime
+# library is linked into ours, so that programs start where there is no driver.
+macro(skein_choose_cuda sources)
+  set(SKEIN_CUDA_LIBRARIES)
+  if(SKEIN_CUDA)
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
+  if(SKEIN_CUDA AND CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      find_program(SKEIN_NVIDIA_SMI nvidia-smi)  # where there is a GPU, for that one
+      if(SKEIN_NVIDIA_SMI)
+        set(CMAKE_CUDA_ARCHITECTURES native)
+      else()
+        set(CMAKE_CUDA_ARCHITECTURES all-major)
+      endif()
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
+    # No fused multiply-add: the bits of the host.
+    add_library(skein_cuda OBJECT ${cuda_kernels})
+    set_target_properties(skein_cuda PROPERTIES CUDA_STANDARD 20 POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(skein_cuda PRIVATE --extended-lambda -fmad=false)
+    target_include_directories(skein_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    list(FILTER ${sources} EXCLUDE REGEX "/cuda/no_cuda\\.cpp$")
+    list(APPEND ${sources} $<TARGET_OBJECTS:skein_cuda>)
+    set(SKEIN_CUDA_LIBRARIES CUDA::cudart_static)
+  else()
+    list(FILTER ${sources} EXCLUDE REGEX "/src/cuda/")
+    list(APPEND ${sources} ${PROJECT_SOURCE_DIR}/src/cuda/no_cuda.cpp)
+  endif()
+endmacro()
+
 # PyTorch's own builds of LibTorch 2 bring fmt's headers, of another version than the library that is
 # linked, and without a library of their own: what sees them must not need one.
 function(skein_find_foreign_fmt)

@@ -4,6 +4,8 @@
 // alone also goes between the device and the host.
 #pragma once
 
+#include <span>
+
 #include "core/queue.h"
 #include "kernels/update.h"
 
@@ -14,12 +16,14 @@ class DeviceKernels {
   virtual ~DeviceKernels() = default;
 
   virtual void copy(Span dst, Span src) = 0;
+  virtual void copy_to_both(Span one, Span two, Span src) = 0;
   virtual void copy_scaled(Span dst, float a, Span src) = 0;
   virtual void fill(Span dst, float value) = 0;
   virtual void scale(Span y, float a) = 0;
   virtual void add(Span y, Span x) = 0;
   virtual void axpy(Span y, float a, Span x) = 0;
   virtual void raise_to(Span y, float least) = 0;
+  virtual void sum(Span dst, std::span<const Span> sources) = 0;
   virtual void add_difference(Span x, Span a, Span s) = 0;
   virtual void mix(Span x, Span y, float c, float s) = 0;
 

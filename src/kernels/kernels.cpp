@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "kernels/clones.h"
 #include "kernels/operands.h"
@@ -210,10 +211,7 @@ void copy(Span dst, Span src) {
 void copy_to_both(Span one, Span two, Span src) {
   constexpr std::size_t kBlock = 2048;
   check_operands(Type::f32, one, two, src);
-  if (DeviceKernels* const device = device_of(one)) {
-    device->copy(one, src);
-    return device->copy(two, src);
-  }
+  if (DeviceKernels* const device = device_of(one)) return device->copy_to_both(one, two, src);
   const std::size_t count = host_count(src);
   const bool stream = count >= kStreamFloats;
   parallel(count, [=](Range part) {
@@ -291,6 +289,15 @@ void sum(Span dst, std::span<const float* const> sources) {
   parallel(count, [&](Range part) {
     sum_loop(floats(dst), sources.data(), sources.size(), part, gather);
   });
+}
+
+void sum(Span dst, std::span<const Span> sources) {
+  for (const Span source : sources) check_operands(Type::f32, dst, source);
+  if (DeviceKernels* const device = device_of(dst)) return device->sum(dst, sources);
+  std::vector<const float*> values;
+  values.reserve(sources.size());
+  for (const Span source : sources) values.push_back(floats(source));
+  sum(dst, values);
 }
 
 void add_difference(Span x, Span a, Span s) {

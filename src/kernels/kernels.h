@@ -23,8 +23,9 @@ void axpy(Span y, float a, Span x);  // y += a x
 void raise_to(Span y, float least);  // y = max(y, least)
 
 // dst = ((s0 + s1) + s2) + … , the same order for every element. Each source has dst.count
-// elements; dst may be one of them. At least one source.
+// elements; dst may be one of them. At least one source. The first form is for the host alone.
 void sum(Span dst, std::span<const float* const> sources);
+void sum(Span dst, std::span<const Span> sources);
 
 // x += a − s: applies what a round of averaging changed to a vector that moved on meanwhile.
 void add_difference(Span x, Span a, Span s);

@@ -199,6 +199,9 @@ Figure ToyQueue::figure(Work work) {
 void ToyQueue::copy(Span dst, Span src) {
   put([=] { skein::copy(inside(dst), inside(src)); });
 }
+void ToyQueue::copy_to_both(Span one, Span two, Span src) {
+  put([=] { skein::copy_to_both(inside(one), inside(two), inside(src)); });
+}
 void ToyQueue::copy_scaled(Span dst, float a, Span src) {
   put([=] { skein::copy_scaled(inside(dst), a, inside(src)); });
 }
@@ -216,6 +219,12 @@ void ToyQueue::axpy(Span y, float a, Span x) {
 }
 void ToyQueue::raise_to(Span y, float least) {
   put([=] { skein::raise_to(inside(y), least); });
+}
+void ToyQueue::sum(Span dst, std::span<const Span> sources) {
+  put([dst, all = std::vector<Span>(sources.begin(), sources.end())]() mutable {
+    for (Span& source : all) source = inside(source);
+    skein::sum(inside(dst), all);
+  });
 }
 void ToyQueue::add_difference(Span x, Span a, Span s) {
   put([=] { skein::add_difference(inside(x), inside(a), inside(s)); });

@@ -46,12 +46,14 @@ class ToyQueue final : public Queue, private DeviceKernels {
   Figure figure(Work work);
 
   void copy(Span dst, Span src) override;
+  void copy_to_both(Span one, Span two, Span src) override;
   void copy_scaled(Span dst, float a, Span src) override;
   void fill(Span dst, float value) override;
   void scale(Span y, float a) override;
   void add(Span y, Span x) override;
   void axpy(Span y, float a, Span x) override;
   void raise_to(Span y, float least) override;
+  void sum(Span dst, std::span<const Span> sources) override;
   void add_difference(Span x, Span a, Span s) override;
   void mix(Span x, Span y, float c, float s) override;
   Figure squared_norm(Span x) override;

@@ -1,0 +1,40 @@
+// NVIDIA GPUs: what there is, and queues on them. Includes nothing of CUDA, so that anybody may
+// ask.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/queue.h"
+
+namespace skein {
+
+struct CudaDevice {
+  int index = 0;
+  std::string name;
+  std::size_t memory = 0, free = 0;  // bytes
+};
+
+// Why no GPU can be used: this build has no CUDA, there is no driver, it sees no device. Empty
+// where one can. Initialises the driver: a process that forks afterwards has no CUDA in its
+// children.
+std::string why_no_cuda();
+
+// None where there is a reason for that.
+std::vector<CudaDevice> cuda_devices();
+
+// A queue on a stream of its own, which does not wait for the default stream and comes first where
+// the device has a choice. Throws ConfigError where there is no such device.
+std::unique_ptr<Queue> make_cuda_queue(int device);
+
+// The stream (a cudaStream_t) of a queue that make_cuda_queue() made; aborts for another.
+void* stream_of(Queue& queue);
+
+// Marks on a stream that is somebody else's: behind what is on it now, and what is put there from
+// now on comes after `mark` (of any queue; null: nothing).
+Mark record_on(int device, void* stream);
+void wait_on(int device, void* stream, const Mark& mark);
+
+}  // namespace skein

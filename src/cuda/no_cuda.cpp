@@ -1,0 +1,26 @@
+// In builds without CUDA, in place of the rest of this folder.
+#include <cstdlib>
+
+#include "cuda/cuda.h"
+#include "skein/error.h"
+
+namespace skein {
+
+std::string why_no_cuda() {
+  return "it was built without CUDA: install NVIDIA's CUDA toolkit (nvcc), configure again";
+}
+
+std::vector<CudaDevice> cuda_devices() { return {}; }
+
+std::unique_ptr<Queue> make_cuda_queue(int device) {
+  throw ConfigError(fmt::format("cuda:{} cannot be used: {}", device, why_no_cuda()));
+}
+
+void* stream_of(Queue&) {
+  SKEIN_CHECK(false, "{}", why_no_cuda());
+  std::abort();
+}
+Mark record_on(int, void*) { return nullptr; }
+void wait_on(int, void*, const Mark&) {}
+
+}  // namespace skein
