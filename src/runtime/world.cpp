@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "cuda/cuda.h"
 #include "fabric/rows.h"
 #include "kernels/kernels.h"
 #include "kernels/threads.h"
@@ -53,6 +54,28 @@ void World::Impl::fail(const std::string& reason, int lost_peer) {
   courier_->with_loop([&] { fabric_->fail(reason); });
 }
 
+void World::Impl::use_device(Device device) {
+  if (device.kind != Device::gpu) return;
+  if (queue_ && queue_->device() == device) return;
+  if (queue_)
+    throw ConfigError(fmt::format(
+        "a module on cuda:{}: this world works on cuda:{} already; expected one device in a "
+        "process",
+        device.index, queue_->device().index));
+  auto queue = make_cuda_queue(device.index);
+  courier_->with_loop([&] {
+    queue_ = std::move(queue);
+    loop_.use(queue_.get());
+  });
+}
+
+void World::Impl::finish(const std::function<void()>& work) {
+  courier_->with_loop([&] {
+    work();
+    if (queue_) queue_->finish();
+  });
+}
+
 void World::Impl::tolerate_losses() {
   if (fabric_->size() > 1)
     survivors_ = std::make_unique<Survivors>(*fabric_, kUpChannel, kDownChannel);
@@ -94,7 +117,7 @@ void World::Impl::meet() {
 void World::Impl::mean(Span values) {
   sum(values);
   const auto count = std::count(present_.begin(), present_.end(), true);
-  if (count > 1) scale(values, 1 / static_cast<float>(count));
+  if (count > 1) courier_->with_loop([&] { scale(values, 1 / static_cast<float>(count)); });
 }
 
 // Piece by piece: a table of what many workers have to say would not be small.

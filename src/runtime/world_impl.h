@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/loop.h"
+#include "core/queue.h"
 #include "fabric/fabric.h"
 #include "fabric/survivors.h"
 #include "launch/board.h"
@@ -35,6 +36,14 @@ class World::Impl final : public WaitObserver {
   Deadline deadline() const { return clock_.now() + options_.patience; }
 
   void fail(const std::string& reason, int lost_peer);
+
+  // The loop's work on memory of a device goes to a queue of that device from now on; on the host
+  // there is none. One device for a world: ConfigError for a second one.
+  void use_device(Device device);
+
+  // Calls `work` while nothing else touches the loop, then waits until what it put on the loop's
+  // queue is done.
+  void finish(const std::function<void()>& work);
 
   // From now on sums and barriers are of the workers that live, and do not fail when one is lost.
   // All workers call it at the same place.
@@ -82,6 +91,7 @@ class World::Impl final : public WaitObserver {
   bool failed_ = false;                          // and the others have been told why
   SteadyClock clock_;
   Board board_;
+  std::unique_ptr<Queue> queue_;  // the loop's, on a device
   Loop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Courier> courier_;

@@ -46,7 +46,9 @@ Range LiveModel::block(std::size_t index) const {
   return {index * kBlock, std::min(kBlock, size() - index * kBlock)};
 }
 
-std::size_t LiveModel::part_size() const { return x_.device == Device::gpu ? kBlock : kCached; }
+std::size_t LiveModel::part_size() const {
+  return x_.device.kind == Device::gpu ? kBlock : kCached;
+}
 
 LiveModel::Factors LiveModel::factors(Time from, Time now) const {
   const double gradients = std::min(kMostGradients, seconds(now - from) / seconds_per_gradient_);

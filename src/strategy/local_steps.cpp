@@ -175,7 +175,7 @@ Task<> LocalSteps::stream_state(int to, const TakeState& take) {
     co_await Strategy::stream_state(to, take);
     co_return;
   }
-  const auto memory = worker_.fabric().allocate(kStatePiece);
+  const auto memory = worker_.allocate(kStatePiece);
   const auto pieces = pieces_of(worker_.arena().size());
   const auto state = worker_.optimizer().state();
   for (const auto& [name, vector] : state)

@@ -42,7 +42,7 @@ class VectorMove {
         gone_(worker.loop()) {}
 
   Task<> send() {
-    const auto memory = worker_.fabric().allocate(kMessage);
+    const auto memory = worker_.allocate(kMessage);
     for (const Transfer& each : all_) {
       if (each.from == worker_.rank() && each.to != worker_.rank()) {
         const Span message = memory->span().at({0, each.range.count});
@@ -116,7 +116,7 @@ Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel chann
                    const TakeState& take) {
   const int rank = worker.rank();
   const auto all = transfers(worker.fabric(), plan, plan, kMessage);
-  const auto memory = worker.fabric().allocate(kMessage);
+  const auto memory = worker.allocate(kMessage);
   const OwnedState& owned = worker.optimizer().owned_state();
   const auto state = worker.optimizer().state();
   for (const auto& [name, vector] : state)

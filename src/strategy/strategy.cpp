@@ -54,7 +54,7 @@ OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size, const All
 }
 
 Task<> Strategy::whole_state(OptimizerState& state) {
-  const Allocate shared = [this](std::size_t count) { return worker_.fabric().allocate(count); };
+  const Allocate shared = [this](std::size_t count) { return worker_.allocate(count); };
   state = own_state(worker_.optimizer(), worker_.arena().size(), shared);
   co_return;
 }

@@ -70,10 +70,13 @@ class Worker {
     return channels_ + own;
   }
 
-  // For state beside the planes, which no peer reads: on the device where the planes are.
+  // Memory where the planes are; and for state beside them, which no peer reads.
+  std::unique_ptr<Memory> allocate(std::size_t count) const {
+    return fabric_.allocate_like(arena_->parameters(), count, Type::f32);
+  }
   Allocate allocator() const {
     if (arena_->parameters().device.kind != Device::gpu) return allocate_on_heap;
-    return [this](std::size_t count) { return fabric_.allocate(count); };
+    return [this](std::size_t count) { return allocate(count); };
   }
 
   // The present end of the work on this worker's queue, and the wait for it: null, and nothing, on

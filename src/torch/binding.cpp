@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "skein/error.h"
+#include "torch/torch_stream.h"
 
 namespace skein {
 namespace {
@@ -19,14 +20,15 @@ std::string print(const auto& value) {
   return out.str();
 }
 
-void check_trainable(const std::string& name, const torch::Tensor& parameter) {
-  if (parameter.scalar_type() != torch::kFloat32 || !parameter.device().is_cpu() ||
+void check_trainable(const std::string& name, const torch::Tensor& parameter,
+                     const torch::Device& device) {
+  if (parameter.scalar_type() != torch::kFloat32 || parameter.device() != device ||
       parameter.layout() != torch::kStrided)
     throw ConfigError(fmt::format(
-        "parameter '{}' is {} {} on {}; expected a Strided Float (float32) on cpu: convert the "
+        "parameter '{}' is {} {} on {}; expected a Strided Float (float32) on {}: convert the "
         "module before it is distributed",
         name, print(parameter.layout()), c10::toString(parameter.scalar_type()),
-        print(parameter.device())));
+        print(parameter.device()), print(device)));
   if (!parameter.is_leaf())
     throw ConfigError(
         fmt::format("parameter '{}' is the result of a computation; expected a leaf tensor", name));
@@ -36,11 +38,6 @@ void check_trainable(const std::string& name, const torch::Tensor& parameter) {
 torch::Tensor view_of(const torch::Tensor& plane, Range range, c10::IntArrayRef sizes) {
   return torch::empty({0}, plane.options())
       .set_(plane.storage(), static_cast<std::int64_t>(range.offset), sizes);
-}
-
-torch::Tensor plane_tensor(Span plane, const std::shared_ptr<Arena>& arena) {
-  return torch::from_blob(
-      plane.data, {static_cast<std::int64_t>(plane.count)}, [arena](void*) {}, torch::kFloat32);
 }
 
 // True when `tensor` is, element for element, the memory of `view`.
@@ -109,7 +106,8 @@ void Binding::collect(torch::nn::Module& module) {
     }
     const auto [at, is_new] = known.try_emplace(parameter.unsafeGetTensorImpl(), bound_.size());
     if (is_new) {
-      check_trainable(entry.key(), parameter);
+      check_trainable(entry.key(), parameter,
+                      bound_.empty() ? parameter.device() : bound_.front().parameter.device());
       bound_.push_back(
           {.names = {}, .parameter = parameter, .parameter_view = {}, .gradient_view = {}});
     }
@@ -145,8 +143,8 @@ void Binding::collect(torch::nn::Module& module) {
 
 void Binding::bind() {
   torch::NoGradGuard no_grad;
-  parameter_plane_ = plane_tensor(arena_->parameters(), arena_);
-  gradient_plane_ = plane_tensor(arena_->gradients(), arena_);
+  parameter_plane_ = tensor_that_holds(arena_, arena_->parameters());
+  gradient_plane_ = tensor_that_holds(arena_, arena_->gradients());
   for (std::size_t slot = 0; slot < bound_.size(); ++slot) {
     Bound& bound = bound_[slot];
     const Range range = arena_->slots()[slot].range;
@@ -162,7 +160,7 @@ void Binding::rebind_parameters() {
   for (Bound& bound : bound_) {
     torch::Tensor& parameter = bound.parameter;
     if (is_at(parameter, bound.parameter_view)) continue;
-    check_trainable(bound.names.front(), parameter);
+    check_trainable(bound.names.front(), parameter, parameter_plane_.device());
     if (parameter.sizes() != bound.parameter_view.sizes())
       throw ConfigError(fmt::format("parameter '{}' has shape {} now; expected {}, as when bound",
                                     bound.names.front(), print(parameter.sizes()),

@@ -27,9 +27,10 @@ namespace skein {
 class Binding {
  public:
   // Throws ConfigError, with the module untouched, when a trainable parameter is not a dense
-  // float32 leaf tensor on the CPU, when two different tensors share memory (binding would untie
-  // them), or when there is nothing to train. Gradients that exist already are kept.
-  Binding(torch::nn::Module& module, Allocate allocate);
+  // float32 leaf tensor, when not all are on one device, when two different tensors share memory
+  // (binding would untie them), or when there is nothing to train. Gradients that exist already are
+  // kept.
+  Binding(torch::nn::Module& module, Allocate allocate);  // on the parameters' device
   ~Binding();
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;

@@ -22,15 +22,16 @@ std::vector<GroupRule> groups_of(const Binding& binding, const OptimizerSpec& sp
   return groups;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const Binding& binding, const OptimizerSpec& spec) {
+std::unique_ptr<Optimizer> make_optimizer(const Binding& binding, const OptimizerSpec& spec,
+                                          const Allocate& allocate) {
   const std::size_t size = binding.arena().size();
   if (spec.kind == OptimizerSpec::Kind::sgd)
     return std::make_unique<Sgd>(size,
                                  SgdOptions{spec.momentum_, spec.weight_decay_, spec.nesterov_},
-                                 groups_of(binding, spec));
+                                 groups_of(binding, spec), allocate);
   return std::make_unique<Adamw>(
       size, AdamwOptions{spec.beta1, spec.beta2, spec.epsilon_, spec.weight_decay_},
-      groups_of(binding, spec));
+      groups_of(binding, spec), allocate);
 }
 
 Facts facts_of(const OptimizerSpec& spec) {
@@ -123,8 +124,10 @@ Distributed distribute(World& world, torch::nn::Module& module, const OptimizerS
     facts.insert(facts.end(), own.begin(), own.end());
     return std::make_unique<Distributed::Impl>(
         world, module,
-        [optimizer](const Binding& binding) { return make_optimizer(binding, optimizer); }, rate,
-        optimizer.clip_, strategy, channels);
+        [optimizer](const Binding& binding, const Allocate& allocate) {
+          return make_optimizer(binding, optimizer, allocate);
+        },
+        rate, optimizer.clip_, strategy, channels);
   });
 }
 
@@ -135,8 +138,8 @@ Distributed distribute(
   return Distributed::make(world, [&](Facts& facts, int channels) {
     auto impl = std::make_unique<Distributed::Impl>(
         world, module,
-        [make](const Binding& binding) {
-          return std::make_unique<TorchOptimizer>(binding.arena().size(), make);
+        [make](const Binding& binding, const Allocate& allocate) {
+          return std::make_unique<TorchOptimizer>(binding.arena().size(), make, allocate);
         },
         LearningRate(learning_rate, Schedule{}), 0, strategy, channels);
     const auto& optimizer = dynamic_cast<const TorchOptimizer&>(impl->optimizer());

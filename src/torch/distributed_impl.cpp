@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -21,6 +22,14 @@ torch::nn::Module& check_not_shared(torch::nn::Module& module) {
           "parameter '{}' is trained by another Distributed already; expected that one to go first",
           each.key()));
   return module;
+}
+
+// Where the module computes: where its first parameter is that is trained. What cannot be trained
+// is Binding's to say.
+Device device_of_module(const torch::nn::Module& module) {
+  for (const torch::Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) return device_of(parameter.device());
+  return Device::cpu;
 }
 
 // Averages those tensors that are of double precision, or those that are not, as one flat tensor of
@@ -53,8 +62,10 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
     : world_(world.share()),
       module_(check_not_shared(module)),
       make_optimizer_(std::move(make_optimizer)),
-      binding_(module, [this](std::size_t count) { return fabric().allocate(count); }),
-      optimizer_(make_optimizer_(binding_)),
+      stream_(device_of_module(module)),
+      has_loop_((world.impl().use_device(stream_.device()), false)),
+      binding_(module, [this](std::size_t count) { return allocate(count); }),
+      optimizer_(new_optimizer()),
       worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
               world.impl().options().patience, clip, strategy.seed_, channels),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
@@ -66,8 +77,32 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
   std::iota(registered_.begin(), registered_.end(), 0);
 }
 
+// What torch writes there comes after what clears it.
+std::unique_ptr<Memory> Distributed::Impl::allocate(std::size_t count) {
+  const Span like{nullptr, 0, device()};
+  if (!stream_.on_device()) return fabric().allocate_like(like, count, Type::f32);
+  std::unique_ptr<Memory> memory;
+  Mark cleared;
+  const auto take = [&] {
+    memory = fabric().allocate_like(like, count, Type::f32);
+    cleared = world_.impl().loop().queue()->record();
+  };
+  has_loop_ ? take() : courier().with_loop(take);
+  stream_.wait(cleared);
+  return memory;
+}
+
+std::unique_ptr<Optimizer> Distributed::Impl::new_optimizer() {
+  if (!stream_.on_device()) return make_optimizer_(binding_, allocate_on_heap);
+  return make_optimizer_(binding_, [this](std::size_t count) {
+    return world_.impl().loop().queue()->allocate(count, Type::f32);
+  });
+}
+
 Facts Distributed::Impl::facts() const {
-  Facts facts{{"strategy", spec_.name}, {"seed of the strategy", std::to_string(spec_.seed_)}};
+  Facts facts{{"device", stream_.on_device() ? "cuda" : "cpu"},
+              {"strategy", spec_.name},
+              {"seed of the strategy", std::to_string(spec_.seed_)}};
   for (const auto& [key, value] : spec_.options) facts.push_back({"strategy option " + key, value});
   const Facts module = facts_of(module_);
   facts.insert(facts.end(), module.begin(), module.end());
@@ -115,8 +150,8 @@ void Distributed::Impl::flush_last_step() noexcept {
 
 void Distributed::Impl::start_from_rank_0() {
   const torch::NoGradGuard no_grad;
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, binding_.arena().parameters(), 0,
-                                    world_.impl().limit()));
+  wait_in_order(fabric().broadcast(World::Impl::kOwnChannel, binding_.arena().parameters(), 0,
+                                   world_.impl().limit()));
   for (const auto* tensors :
        {&binding_.float_buffers(), &binding_.integer_buffers(), &binding_.frozen_parameters()})
     for (const NamedTensor& each : *tensors) broadcast(each.tensor);
@@ -138,7 +173,10 @@ void Distributed::Impl::expect(std::int64_t samples) {
         "expect() came after the first gradient of its step: call it before backward()");
   after_flush();
   expected_ = samples;
-  if (!strategy_->lockstep()) courier().wait(strategy_->expect(samples));
+  if (!strategy_->lockstep()) {
+    courier().wait(in_order(strategy_->expect(samples)));
+    follow();
+  }
   compute_from_ = world_.impl().loop().now();
 }
 
@@ -161,7 +199,8 @@ void Distributed::Impl::begin_step_once() {
   begun_ = true;
   at_rest_ = false;
   if (read_order_) read_order_->stop();
-  courier().wait(strategy_->begin_step(expected_));
+  courier().wait(in_order(strategy_->begin_step(expected_)));
+  follow();
   gradients_.begin(strategy_->plan(), passes_, strategy_->sends_in_backward(),
                    expected_ != kUnknown);
 }
@@ -172,7 +211,10 @@ void Distributed::Impl::on_gradient(int slot) {
   const int bucket = gradients_.add(slot);
   if (bucket < 0) return;
   fabric().progressed();
-  courier().post([this, bucket] { strategy_->gradient_ready(bucket); });
+  courier().post([this, bucket, computed = stream_.record()] {
+    if (computed) world_.impl().loop().queue()->wait(computed);
+    strategy_->gradient_ready(bucket);
+  });
 }
 
 // From a step on, the first operator that touches a parameter or its gradient waits until the
@@ -192,7 +234,8 @@ void Distributed::Impl::on_read(int slot) {
   if (!unread_[static_cast<std::size_t>(bucket)]) return;
   if (before_read) before_read(slot);
   const Time begin = world_.impl().loop().now();
-  courier().wait(strategy_->need(bucket));
+  courier().wait(need(bucket));
+  follow();
   const Time end = world_.impl().loop().now();
   if (after_read) after_read(end - begin);
   exposed_ += end - begin;
@@ -200,6 +243,12 @@ void Distributed::Impl::on_read(int slot) {
   trace_.span(Lane::wait, "read", begin, end);
   unread_[static_cast<std::size_t>(bucket)] = false;
   if (--unread_count_ == 0) reads_->deactivate();
+}
+
+// And where on the queue the last of it is.
+Task<> Distributed::Impl::need(int bucket) {
+  co_await strategy_->need(bucket);
+  handed_over_ = strategy_->there(bucket);
 }
 
 // Nothing is on its way any more.
@@ -216,6 +265,38 @@ Task<> Distributed::Impl::end_step(std::int64_t samples) {
   const Duration before = worker_.meters.update;
   co_await strategy_->end_step(samples);
   updated_ += worker_.meters.update - before;
+}
+
+// What the strategy does comes after what has been computed; where the queue is then is where
+// computing goes on. On the host nothing is put between.
+Task<> Distributed::Impl::after(Mark computed, Task<> task) {
+  Queue* const queue = world_.impl().loop().queue();
+  queue->wait(computed);
+  co_await task;
+  handed_over_ = queue->record();
+}
+
+Task<> Distributed::Impl::in_order(Task<> task) {
+  return stream_.on_device() ? after(stream_.record(), std::move(task)) : std::move(task);
+}
+
+// What is computed from now on comes after what was waited for.
+void Distributed::Impl::follow() { stream_.wait(std::exchange(handed_over_, nullptr)); }
+
+void Distributed::Impl::wait_in_order(Task<> task) {
+  wait(in_order(std::move(task)));
+  follow();
+}
+
+// The host runs ahead of the device by two steps and no more: what is further ahead would only take
+// memory, and nobody could stop it.
+void Distributed::Impl::stay_near() {
+  constexpr std::size_t kAhead = 2;
+  if (!stream_.on_device()) return;
+  computed_.push_back(stream_.record());
+  if (computed_.size() <= kAhead) return;
+  courier().wait(until_reached(world_.impl().loop(), computed_.front()));
+  computed_.pop_front();
 }
 
 void Distributed::Impl::step(std::int64_t samples) {
@@ -238,7 +319,10 @@ void Distributed::Impl::step(std::int64_t samples) {
   const Loop& loop = world_.impl().loop();
   const Time begin = loop.now();
   const Duration updated = updated_;
-  wait(end_step(samples));
+  wait(in_order(end_step(samples)));
+  // Where forward waits for each bucket by itself it need not wait for all.
+  if (strategy_->waits_for_reads()) handed_over_ = nullptr;
+  follow();
   world_.impl().check_company();
   const Time end = loop.now();
   exposed_ += end - begin - (updated_ - updated);
@@ -248,6 +332,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   begun_ = false;
   expected_ = samples;
   compute_from_ = loop.now();
+  stay_near();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
 }
@@ -255,30 +340,50 @@ void Distributed::Impl::step(std::int64_t samples) {
 void Distributed::Impl::flush() {
   check_usable();
   const PhaseScope phase(world_.impl().board(), Phase::flushing);
-  wait(strategy_->flush());
+  wait_in_order(strategy_->flush());
   flushed_ = at_rest_ = true;
   all_read();
 }
 
 void Distributed::Impl::settle() {
-  wait(strategy_->settle());
+  wait_in_order(strategy_->settle());
   all_read();
   flushed_ = true;
 }
 
-std::unique_ptr<Memory> Distributed::Impl::averaged_parameters() {
+torch::Tensor Distributed::Impl::averaged_parameters() {
   const Span own = binding_.arena().parameters();
-  auto mean = fabric().allocate(own.count);
-  copy(mean->span(), own);
+  const std::shared_ptr<Memory> mean = allocate(own.count);
+  hand_over([&] { copy(mean->span(), own); });
   // Where nobody has made a step since all came together there is nothing to average.
   const auto apart = world_.sum_integers({strategy_->replicas_differ() ? 1 : 0});
   if (apart.front() > 0) world_.impl().mean(mean->span());
-  return mean;
+  hand_over([] {});
+  return tensor_that_holds(mean, mean->span());
+}
+
+// Calls `work` on the loop, after what has been computed and before what is computed next.
+void Distributed::Impl::hand_over(const std::function<void()>& work) {
+  const Mark computed = stream_.record();
+  Mark done;
+  courier().with_loop([&] {
+    if (computed) world_.impl().loop().queue()->wait(computed);
+    work();
+    if (stream_.on_device()) done = world_.impl().loop().queue()->record();
+  });
+  stream_.wait(done);
+}
+
+std::unique_ptr<Memory> Distributed::Impl::on_host(Span values) {
+  auto memory = allocate_on_heap_of(values.type, values.count);
+  hand_over([] {});
+  world_.impl().finish([&] { copy(memory->span(), values); });
+  return memory;
 }
 
 void Distributed::Impl::after_flush() {
   if (!std::exchange(flushed_, false)) return;
-  courier().with_loop([this] { strategy_->after_flush(); });
+  hand_over([this] { strategy_->after_flush(); });
 }
 
 // What forward reads first should arrive first. The order may depend on the data: rank 0's counts.
@@ -295,14 +400,17 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
   OptimizerState state = optimizer_state();
   const std::vector<Slot> before = binding_.arena().slots();
   all_read();
-  courier().with_loop([&] {
+  hand_over([&] {
+    has_loop_ = true;
     binding_.reorder(order);
-    auto optimizer = make_optimizer_(binding_);
+    has_loop_ = false;
+    if (const Mark moved = stream_.record()) world_.impl().loop().queue()->wait(moved);
+    auto optimizer = new_optimizer();
     worker_.move_to(binding_.arena(), *optimizer);
     optimizer_ = std::move(optimizer);
     strategy_->arena_changed();
     for (auto& [name, plane] : state) {
-      auto moved = allocate_on_heap(plane->span().count);
+      auto moved = worker_.allocator()(plane->span().count);
       for (std::size_t i = 0; i < order.size(); ++i)
         copy(moved->span().at(binding_.arena().slots()[i].range),
              plane->span().at(before[static_cast<std::size_t>(order[i])].range));
@@ -324,13 +432,13 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
 
 OptimizerState Distributed::Impl::optimizer_state() {
   OptimizerState state;
-  wait(strategy_->whole_state(state));
+  wait_in_order(strategy_->whole_state(state));
   flushed_ = true;
   return state;
 }
 
 void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
-  wait(strategy_->stream_state(to, take));
+  wait_in_order(strategy_->stream_state(to, take));
   flushed_ = true;
 }
 
@@ -376,15 +484,17 @@ void Distributed::Impl::verify_replicas() {
   constexpr std::size_t kBlock = std::size_t{1} << 22;
   const Span mine = binding_.arena().parameters();
   const bool root = world_.rank() == 0;
-  const auto memory = root ? nullptr : fabric().allocate(std::min(kBlock, mine.count));
+  const auto memory = root ? nullptr : allocate(std::min(kBlock, mine.count));
   int different = -1;
   for (std::size_t at = 0; at < mine.count; at += kBlock) {
     const Range block{at, std::min(kBlock, mine.count - at)};
     const Span own = mine.at(block), rank_0 = root ? own : memory->span().at({0, block.count});
-    courier().wait(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().limit()));
-    if (root || std::memcmp(own.data, rank_0.data, own.bytes()) == 0) continue;
+    wait_in_order(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().limit()));
+    if (root) continue;
+    const auto one = on_host(own), other = on_host(rank_0);
+    const auto mine_now = one->span().host(), theirs = other->span().host();
     for (std::size_t i = 0; i < own.count && different < 0; ++i)
-      if (std::memcmp(&own.host()[i], &rank_0.host()[i], sizeof(float)) != 0)
+      if (std::bit_cast<std::uint32_t>(mine_now[i]) != std::bit_cast<std::uint32_t>(theirs[i]))
         different = binding_.arena().slot_at(at + i);  // a gap has none
   }
   if (different >= 0)

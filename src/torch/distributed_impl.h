@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,12 +19,15 @@
 #include "torch/read_hook.h"
 #include "torch/read_order.h"
 #include "torch/step_gradients.h"
+#include "torch/torch_stream.h"
 
 namespace skein {
 
 class Distributed::Impl {
  public:
-  using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const Binding&)>;
+  // State goes where `allocate` puts it.
+  using MakeOptimizer =
+      std::function<std::unique_ptr<Optimizer>(const Binding&, const Allocate& allocate)>;
 
   Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
        LearningRate learning_rate, double clip, const StrategySpec& strategy, Channel channels);
@@ -46,7 +50,7 @@ class Distributed::Impl {
   void settle();
 
   // The mean of all workers' parameters, which stay as they are. All workers call it.
-  std::unique_ptr<Memory> averaged_parameters();
+  torch::Tensor averaged_parameters();
 
   // See Strategy. After flush(), by whoever knows that training goes on.
   void after_flush();
@@ -81,6 +85,7 @@ class Distributed::Impl {
   World& world() { return world_; }
   torch::nn::Module& module() { return module_; }
   Binding& binding() { return binding_; }
+  Device device() const { return stream_.device(); }
   Worker& worker() { return worker_; }
   Optimizer& optimizer() { return *optimizer_; }
   Strategy& strategy() { return *strategy_; }
@@ -124,6 +129,16 @@ class Distributed::Impl {
   void check_touched_gradients();
   void check_usable() const;
   void wait(Task<> task);
+  void wait_in_order(Task<> task);
+  Task<> in_order(Task<> task);
+  void follow();
+  Task<> after(Mark computed, Task<> task);
+  std::unique_ptr<Memory> allocate(std::size_t count);
+  std::unique_ptr<Optimizer> new_optimizer();
+  std::unique_ptr<Memory> on_host(Span values);
+  void stay_near();
+  void hand_over(const std::function<void()>& work);
+  Task<> need(int bucket);
   Task<> announced(Task<> task, bool& ended);
   Task<> asked_or(const bool& ended);
   Task<> ask_user(AveragedGradients& gradients);
@@ -136,6 +151,8 @@ class Distributed::Impl {
   World world_;
   torch::nn::Module& module_;
   MakeOptimizer make_optimizer_;
+  TorchStream stream_;  // what torch computes for this module
+  bool has_loop_;       // this thread holds the loop
   Relay trace_;
   Binding binding_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -160,6 +177,9 @@ class Distributed::Impl {
   std::function<void(AveragedGradients&)> before_update_;
   AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
   Signal user_;                         // asked_ changed, or what the user waits for has ended
+
+  Mark handed_over_;           // where the loop's queue was when what was waited for had ended
+  std::deque<Mark> computed_;  // the ends of the last steps, as the device comes to them
 
   StepGradients gradients_;
   int passes_ = 1;                    // backward passes per step

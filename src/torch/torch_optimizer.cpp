@@ -7,16 +7,12 @@
 #include <utility>
 
 #include "skein/error.h"
+#include "torch/torch_stream.h"
 
 namespace skein {
 namespace {
 
 using namespace torch::optim;
-
-torch::Tensor over(Span span) {
-  SKEIN_CHECK(span.device == Device::cpu, "a torch optimizer updates planes on the CPU only");
-  return torch::from_blob(span.data, {static_cast<std::int64_t>(span.count)}, torch::kFloat32);
-}
 
 void check_kind(const torch::optim::Optimizer* optimizer, const torch::Tensor& parameter) {
   constexpr auto kExpected = "expected SGD, Adam, AdamW, RMSprop or Adagrad";
@@ -65,8 +61,8 @@ void set_steps_taken(OptimizerParamState& state, std::int64_t steps) {
 
 }  // namespace
 
-TorchOptimizer::TorchOptimizer(std::size_t plane_size, const Factory& make)
-    : plane_size_(plane_size), parameter_(torch::zeros({1})) {
+TorchOptimizer::TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate)
+    : plane_size_(plane_size), allocate_(std::move(allocate)), parameter_(torch::zeros({1})) {
   parameter_.mutable_grad() = torch::zeros({1});
   optimizer_ = make({parameter_});
   check_kind(optimizer_.get(), parameter_);
@@ -92,7 +88,7 @@ void TorchOptimizer::find_state() {
       held_.push_back({tensor, tensor->item<float>()});
     }
   }
-  state_ = std::make_unique<OwnedState>(plane_size_, std::move(names));
+  state_ = std::make_unique<OwnedState>(plane_size_, std::move(names), allocate_);
 }
 
 void TorchOptimizer::update(Range range, Span parameters, Span gradients,
@@ -103,6 +99,7 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
   torch::NoGradGuard no_grad;
   // An update is no read by the model: a ReadHook would wait for it, that is for itself.
   at::DisableRecordFunctionGuard unobserved;
+  const TorchOnQueue scope(parameters.device.kind == Device::gpu ? current_queue() : nullptr);
 
   OptimizerOptions& options = optimizer_->param_groups()[0].options();
   options.set_lr(context.learning_rate);
@@ -111,9 +108,9 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
     sgd->dampening(context.step == 1 ? 0 : dampening_);
 
   state_->split(range, [&](Range piece, Range piece_of_state) {
-    torch::Tensor gradient = over(gradients.at(piece));
+    torch::Tensor gradient = tensor_over(gradients.at(piece));
     if (context.gradient_scale != 1) gradient.mul_(context.gradient_scale);
-    parameter_.set_data(over(parameters.at(piece)));
+    parameter_.set_data(tensor_over(parameters.at(piece)));
     parameter_.mutable_grad() = gradient;
     bind_state(piece_of_state, context);
     optimizer_->step();
@@ -150,7 +147,7 @@ std::string TorchOptimizer::description() const {
 
 void TorchOptimizer::bind_state(Range range_of_state, const UpdateContext& context) {
   for (std::size_t i = 0; i < held_.size(); ++i) {
-    *held_[i].tensor = over(state_->vector(i).at(range_of_state));
+    *held_[i].tensor = tensor_over(state_->vector(i).at(range_of_state));
     if (context.step == 1 && held_[i].initial != 0) held_[i].tensor->fill_(held_[i].initial);
   }
   for (auto& entry : optimizer_->state()) set_steps_taken(*entry.second, context.step - 1);

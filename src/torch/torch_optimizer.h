@@ -25,7 +25,8 @@ class TorchOptimizer final : public Optimizer {
   // `make` is called once, with one tensor. Throws ConfigError when it returns another optimizer
   // (LBFGS looks at all parameters together), one that does not hold exactly that tensor, or one
   // that makes something else of a zero with zero gradient (the arena's gaps must stay zero).
-  TorchOptimizer(std::size_t plane_size, const Factory& make);
+  // State is where `allocate` puts it: where the planes are.
+  TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate = allocate_on_heap);
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
 
@@ -46,6 +47,7 @@ class TorchOptimizer final : public Optimizer {
   void bind_state(Range range_of_state, const UpdateContext& context);
 
   std::size_t plane_size_;
+  Allocate allocate_;
   torch::Tensor parameter_;  // what the torch optimizer holds: pointed at each range in turn
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::vector<Held> held_;

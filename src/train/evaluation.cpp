@@ -38,21 +38,22 @@ class LentBuffers {
 // Puts the mean of all workers' models into the module for as long as it lives, where they differ.
 class LentParameters {
  public:
-  explicit LentParameters(Distributed::Impl& run) : own_(run.binding().arena().parameters()) {
+  explicit LentParameters(Distributed::Impl& run) : own_(run.binding().parameter_plane()) {
     if (run.strategy().equal_replicas()) return;
-    kept_ = allocate_on_heap(own_.count);
-    copy(kept_->span(), own_);
-    copy(own_, run.averaged_parameters()->span());
+    const torch::NoGradGuard no_grad;
+    kept_ = own_.clone();
+    own_.copy_(run.averaged_parameters());
   }
   ~LentParameters() {
-    if (kept_) copy(own_, kept_->span());
+    if (!kept_.defined()) return;
+    const torch::NoGradGuard no_grad;
+    own_.copy_(kept_);
   }
   LentParameters(const LentParameters&) = delete;
   LentParameters& operator=(const LentParameters&) = delete;
 
  private:
-  Span own_;
-  std::unique_ptr<Memory> kept_;
+  torch::Tensor own_, kept_;
 };
 
 // Among the workers that are there.

@@ -1,0 +1,20 @@
+// In builds in which LibTorch or Skein has no CUDA.
+#include "cuda/cuda.h"
+#include "torch/torch_stream.h"
+
+namespace skein {
+
+std::string why_no_torch_cuda() {
+  if (torch::cuda::is_available()) return why_no_cuda();
+  return "this LibTorch was built without CUDA: build Skein with one that has it (docs/gpus.md)";
+}
+
+Mark TorchStream::record() const { return nullptr; }
+void TorchStream::wait(const Mark&) const {}
+void TorchStream::finish() const {}
+
+struct TorchOnQueue::Guard {};
+TorchOnQueue::TorchOnQueue(Queue*) {}
+TorchOnQueue::~TorchOnQueue() = default;
+
+}  // namespace skein
