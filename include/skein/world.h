@@ -28,7 +28,12 @@ struct JoinOptions {
   // Empty: the one that SKEIN_SECRET_FILE names, as skein run sets it.
   std::string secret_file = {};
 
-  // For tcp. False: workers still show each other that they know the secret, but what they send
+  // For tcp, in place of a secret: files in PEM with this worker's certificate, its key, and the
+  // authority whose certificates it trusts. Whoever has a certificate of that authority is a
+  // worker. All three or none; those that are empty: SKEIN_TLS_CERT, SKEIN_TLS_KEY, SKEIN_TLS_CA.
+  std::string tls_cert_file = {}, tls_key_file = {}, tls_ca_file = {};
+
+  // For tcp. False: workers still show each other the secret or certificates, but what they send
   // then can be read and changed on its way. For networks that nobody else is on.
   bool encrypt = true;
 

@@ -90,7 +90,11 @@ class BenchFabric {
     if (hosts_.given(options_)) network_.rendezvous.clear();
     join_.fabric = network_.fabric;
     join_.rendezvous = network_.rendezvous;
-    join_.secret_file = network_.secret_file;
+    const Credentials credentials = network_.credentials();
+    join_.secret_file = credentials.secret;
+    join_.tls_cert_file = credentials.cert;
+    join_.tls_key_file = credentials.key;
+    join_.tls_ca_file = credentials.ca;
     join_.encrypt = network_.encrypt == "on";
     join_.two_levels = network_.levels == "auto";
     if (placement->size < 2)
@@ -103,17 +107,19 @@ class BenchFabric {
 
  private:
   int start(const Invocation& invocation) {
-    hosts_.read(options_, network_.secret_file);
+    hosts_.read(options_, network_.given.secret);
+    const Credentials credentials = network_.credentials();
     if (hosts_.workers() == 1 ||
         (hosts_.workers() > 0 && options_.given("--workers") && workers_ != hosts_.workers()))
       throw ConfigError(fmt::format("{} workers on the hosts: expected {}", hosts_.workers(),
                                     hosts_.workers() == 1 ? "at least 2" : "as many as --workers"));
-    if (hosts_.print_commands(worker_arguments(invocation, network_.secret_file),
-                              network_.rendezvous))
+    if (hosts_.print_commands(worker_arguments(invocation, credentials), network_.rendezvous,
+                              credentials))
       return 0;
     LaunchOptions launch = launch_of_self(invocation, workers_);
     launch.meeting_place = network_.between_hosts();
     hosts_.place(launch, network_.rendezvous, true);
+    hand_over(credentials, launch);
     return skein::launch(launch);
   }
 

@@ -120,7 +120,8 @@ void HostOptions::place(LaunchOptions& launch, const std::string& rendezvous,
 }
 
 bool HostOptions::print_commands(const std::vector<std::string>& words,
-                                 const std::string& rendezvous) const {
+                                 const std::string& rendezvous,
+                                 const Credentials& credentials) const {
   if (!print_commands_) return false;
   if (!rendezvous.empty()) check_rendezvous(rendezvous);
   std::string address = rendezvous.empty() ? hosts_[0].address() : rendezvous;
@@ -134,9 +135,13 @@ bool HostOptions::print_commands(const std::vector<std::string>& words,
   for (const std::string& word : words) command += " " + shell_quoted(word);
   for (const auto& name : variables_)
     command = fmt::format(" {}={}", name, shell_quoted(std::getenv(name.c_str()))) + command;
-  fmt::print(
-      "# All hosts need the secret of the run. Make it once, and copy it to each of them:\n"
-      "#   (umask 077; head -c 32 /dev/urandom > run.secret)\n");
+  if (credentials.certificates())
+    fmt::print("# Each host needs a certificate in {}, its key in {}, and the authority's in {}.\n",
+               credentials.cert, credentials.key, credentials.ca);
+  else
+    fmt::print(
+        "# All hosts need the secret of the run. Make it once, and copy it to each of them:\n"
+        "#   (umask 077; head -c 32 /dev/urandom > run.secret)\n");
   int rank = 0;
   for (const Host& host : hosts_) {
     fmt::print("# on {}\n", host.name);
@@ -168,14 +173,22 @@ std::vector<std::string> without_options(const std::vector<std::string>& argumen
   return out;
 }
 
-std::vector<std::string> worker_arguments(const Invocation& invocation, const std::string& secret) {
+std::vector<std::string> worker_arguments(const Invocation& invocation,
+                                          const Credentials& credentials) {
   std::vector<std::string> out =
       without_options(invocation.arguments,
                       {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous",
-                       "--secret", "--fabric", "--workers", "-n", "--restarts", "--min-workers"},
+                       "--secret", "--tls-cert", "--tls-key", "--tls-ca", "--fabric", "--workers",
+                       "-n", "--restarts", "--min-workers"},
                       {"--print-commands"});
   out.insert(out.begin(), "skein");
-  out.insert(out.end(), {"--fabric", "tcp", "--secret", secret.empty() ? "run.secret" : secret});
+  out.insert(out.end(), {"--fabric", "tcp"});
+  if (credentials.certificates())
+    out.insert(out.end(), {"--tls-cert", credentials.cert, "--tls-key", credentials.key, "--tls-ca",
+                           credentials.ca});
+  else
+    out.insert(out.end(),
+               {"--secret", credentials.secret.empty() ? "run.secret" : credentials.secret});
   return out;
 }
 

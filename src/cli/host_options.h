@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "launch/environment.h"
 #include "launch/launcher.h"
+#include "runtime/credentials.h"
 
 namespace skein {
 
@@ -32,7 +33,8 @@ class HostOptions {
 
   // With --print-commands, prints what to type on each host, where `words` is the program with its
   // arguments. True when it did: nothing is to be started then.
-  bool print_commands(const std::vector<std::string>& words, const std::string& rendezvous) const;
+  bool print_commands(const std::vector<std::string>& words, const std::string& rendezvous,
+                      const Credentials& credentials) const;
 
  private:
   std::string list_, file_, ssh_, remote_skein_;
@@ -46,8 +48,9 @@ std::vector<std::string> without_options(const std::vector<std::string>& argumen
                                          const std::vector<std::string>& named,
                                          const std::vector<std::string>& flags);
 
-// The arguments that a worker of `train` or `bench fabric` is started with by hand. It finds the
-// secret in the file that the user named, or else in run.secret.
-std::vector<std::string> worker_arguments(const Invocation& invocation, const std::string& secret);
+// The arguments that a worker of `train` or `bench fabric` is started with by hand. It has the
+// certificates or the secret that the user named, or else a secret in run.secret.
+std::vector<std::string> worker_arguments(const Invocation& invocation,
+                                          const Credentials& credentials);
 
 }  // namespace skein

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/host_options.h"
 #include "cli/json_output.h"
+#include "cli/network_options.h"
 #include "core/clock.h"
 #include "fabric/fabric.h"
 #include "launch/launcher.h"
@@ -22,6 +23,7 @@ struct RunCommand {
     hosts.declare(options);
     options.text("--rendezvous", rendezvous, "HOST[:PORT]",
                  "--hosts: where rank 0 is (else the first host's name, and a port that is free)");
+    declare_certificates(options, given);
     options.text("--log-dir", launch.log_dir, "DIR",
                  "keep the output of ranks 1 and up in DIR/rank-K.log");
     options.flag("--show-all", launch.show_all,
@@ -43,6 +45,16 @@ struct RunCommand {
       throw ConfigError("which program? Usage: skein run -n 4 -- PROGRAM ARGUMENTS...");
   }
 
+  // What is typed on a host.
+  std::vector<std::string> by_hand(const Credentials& credentials) const {
+    std::vector<std::string> out{"SKEIN_SECRET_FILE=run.secret"};
+    if (credentials.certificates())
+      out = {"SKEIN_TLS_CERT=" + credentials.cert, "SKEIN_TLS_KEY=" + credentials.key,
+             "SKEIN_TLS_CA=" + credentials.ca};
+    out.insert(out.end(), launch.argv.begin(), launch.argv.end());
+    return out;
+  }
+
   int operator()(const Invocation& invocation) {
     find_program(invocation);
     options.read_config_file();
@@ -54,10 +66,10 @@ struct RunCommand {
     if (hosts.workers() > 0 && options.given("--workers") && launch.workers != hosts.workers())
       throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",
                                     launch.workers, hosts.workers()));
-    std::vector<std::string> by_hand{"SKEIN_SECRET_FILE=run.secret"};
-    by_hand.insert(by_hand.end(), launch.argv.begin(), launch.argv.end());
-    if (hosts.print_commands(by_hand, rendezvous)) return 0;
+    const Credentials credentials = find_credentials(given, process_environment);
+    if (hosts.print_commands(by_hand(credentials), rendezvous, credentials)) return 0;
     hosts.place(launch, rendezvous, false);
+    hand_over(credentials, launch);
     launch.extra_env["SKEIN_SEED"] = std::to_string(options.seed());
     const SteadyClock clock;
     const Time begin = clock.now();
@@ -74,6 +86,7 @@ struct RunCommand {
   LaunchOptions launch;
   HostOptions hosts;
   std::string rendezvous;
+  Credentials given;
   CommandOptions options;
 };
 

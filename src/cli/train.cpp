@@ -34,12 +34,14 @@ std::string resume_command(const Invocation& invocation, const TrainOptions& opt
 
 int launch_workers(const Invocation& invocation, const TrainOptions& options,
                    const HostOptions& hosts, const RestartOptions& restarts) {
-  if (hosts.print_commands(worker_arguments(invocation, options.secret_file), options.rendezvous))
+  if (hosts.print_commands(worker_arguments(invocation, options.credentials), options.rendezvous,
+                           options.credentials))
     return 0;
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
   launch.meeting_place = options.fabric == "tcp";
   hosts.place(launch, options.rendezvous, true);
+  hand_over(options.credentials, launch);
   launch.stopped_limit =
       std::min(launch.stopped_limit,
                std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));

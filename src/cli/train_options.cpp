@@ -105,7 +105,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   read_hosts(placement);
   job_.fabric = network_.fabric;
   job_.rendezvous = network_.rendezvous;
-  job_.secret_file = network_.secret_file;
+  if (network_.between_hosts()) job_.credentials = network_.credentials();
   job_.encrypt = network_.encrypt == "on";
   job_.two_levels = network_.levels == "auto";
   check_choices();
@@ -130,7 +130,7 @@ void TrainOptionReader::read_hosts(const std::optional<Placement>& placement) {
     if (hosts_.given(options_)) network_.rendezvous.clear();
     return;
   }
-  hosts_.read(options_, network_.secret_file);
+  hosts_.read(options_, network_.given.secret);
   if (hosts_.workers() == 0) return;
   if (options_.given("--workers") && job_.workers != hosts_.workers())
     throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",

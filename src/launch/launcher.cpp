@@ -39,7 +39,7 @@ WorkerPlan plan_of(const LaunchOptions& options, const std::optional<HeldPort>& 
   plan.workers = plan.size = options.workers;
   plan.run_id = fresh_run_id();
   if (port) plan.rendezvous = fmt::format("127.0.0.1:{}", port->port());
-  if (port || options.remote) plan.secret = fresh_secret();
+  if (options.secret && (port || options.remote)) plan.secret = fresh_secret();
   return plan;
 }
 

@@ -48,8 +48,11 @@ struct LaunchOptions {
   // nothing and returns 1. Else why it will not, for the report.
   std::function<std::string(const RunLoss&)> why_not_anew;
 
-  // Make a place for workers to meet over TCP: a port of the loopback interface and a secret.
+  // Make a place for workers to meet over TCP: a port of the loopback interface.
   bool meeting_place = false;
+
+  // Make a secret for those who meet; false: they have certificates, which extra_env names.
+  bool secret = true;
 
   std::map<std::string, std::string> extra_env;  // wins over the environment of this process
 
@@ -63,8 +66,8 @@ struct LaunchOptions {
 // any other failure, and 128 + the signal when the run was interrupted and the workers ended by it.
 //
 // Workers get SKEIN_RANK, SKEIN_SIZE, SKEIN_LOCAL_RANK, SKEIN_LOCAL_SIZE, SKEIN_RUN (new for every
-// run) and SKEIN_BOARD, with meeting_place SKEIN_RENDEZVOUS and SKEIN_SECRET_FILE, and
-// OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
+// run) and SKEIN_BOARD, with meeting_place SKEIN_RENDEZVOUS and, with secret, SKEIN_SECRET_FILE,
+// and OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 unless these are set. Rank 0 has this process's
 // standard output and error; no worker reads the terminal. Workers of other hosts are started by an
 // agent there (remote_group.h), and everything else is as on one host.
 //

@@ -26,6 +26,10 @@ std::vector<std::string> LocalGroup::environment(int rank) const {
   // One thread per worker: with more, the workers of one host would fight for its cores.
   out.emplace("OMP_NUM_THREADS", "1");
   out.emplace("OPENBLAS_NUM_THREADS", "1");
+  if (!plan_.rendezvous.empty())  // what is shown there is the launcher's choice
+    for (const char* name :
+         {"SKEIN_SECRET_FILE", "SKEIN_TLS_CERT", "SKEIN_TLS_KEY", "SKEIN_TLS_CA"})
+      out.erase(name);
   for (const auto& [name, value] : plan_.environment) out[name] = value;
   out["SKEIN_RANK"] = std::to_string(rank);
   out["SKEIN_SIZE"] = std::to_string(plan_.size);

@@ -22,7 +22,8 @@ struct WorkerPlan {
   int workers = 1;  // ranks first_rank and up
   int size = 1;     // of the whole run
   std::string run_id;
-  std::string rendezvous, secret;  // where and how they meet over TCP; empty: they do not
+  std::string rendezvous;  // where they meet over TCP; empty: they do not
+  std::string secret;      // how; empty: with the certificates that `environment` names
 };
 
 // The descriptors that a worker reads and writes. They need not stay open after start().

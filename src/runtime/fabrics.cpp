@@ -7,6 +7,7 @@
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/tcp/tcp.h"
+#include "runtime/credentials.h"
 #include "runtime/shared_hosts.h"
 #include "skein/error.h"
 
@@ -58,12 +59,18 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
         "the tcp fabric needs an address of rank 0, which {} does not say: expected --rendezvous "
         "HOST:PORT, the same for all workers",
         placement.launcher));
-  const char* secret = process_environment("SKEIN_SECRET_FILE");
-  tcp.secret_file = first_of(options.secret_file, secret ? secret : "");
-  if (tcp.secret_file.empty())
+  const Credentials shown = find_credentials(
+      {options.secret_file, options.tls_cert_file, options.tls_key_file, options.tls_ca_file},
+      process_environment);
+  if (shown.secret.empty() && !shown.certificates())
     throw ConfigError(
         "the tcp fabric needs a secret that all workers of the run know: expected --secret FILE or "
-        "SKEIN_SECRET_FILE; to make one: (umask 077; head -c 32 /dev/urandom > FILE)");
+        "SKEIN_SECRET_FILE; to make one: (umask 077; head -c 32 /dev/urandom > FILE). Or "
+        "certificates: --tls-cert, --tls-key and --tls-ca");
+  tcp.secret_file = shown.secret;
+  tcp.tls_cert_file = shown.cert;
+  tcp.tls_key_file = shown.key;
+  tcp.tls_ca_file = shown.ca;
   tcp.encrypt = options.encrypt;
   tcp.join_timeout = options.patience;
   tcp.most_streams = most_streams(tcp.most_streams);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulate/pace.h"
+#include "runtime/credentials.h"
 
 namespace skein {
 
@@ -25,7 +26,8 @@ struct TrainOptions {
   // Who does it.
   int workers = 1;  // of the whole run; under another launcher, as many as it started
   std::string fabric = "local";
-  std::string rendezvous, secret_file;  // of fabrics between hosts; empty: what the launcher says
+  std::string rendezvous;   // of fabrics between hosts; empty: what the launcher says
+  Credentials credentials;  // likewise
   bool encrypt = true;
   bool two_levels = true;
   int threads = 1;  // that torch may use in each worker

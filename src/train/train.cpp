@@ -14,7 +14,10 @@ int run_training(const TrainOptions& options) {
   JoinOptions join;
   join.fabric = options.fabric;
   join.rendezvous = options.rendezvous;
-  join.secret_file = options.secret_file;
+  join.secret_file = options.credentials.secret;
+  join.tls_cert_file = options.credentials.cert;
+  join.tls_key_file = options.credentials.key;
+  join.tls_ca_file = options.credentials.ca;
   join.encrypt = options.encrypt;
   join.two_levels = options.two_levels;
   join.patience = options.deadline;

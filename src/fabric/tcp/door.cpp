@@ -12,7 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr int kMostAtOnce = 16;  // let in before others get their turn
+constexpr int kMostAtOnce = 16;     // let in before others get their turn
+constexpr Duration kFarewell = 1s;  // for one that is turned away to read why
 
 }  // namespace
 
@@ -65,10 +66,14 @@ Task<> Door::admit(FileDescriptor socket) {
     co_await talk->handshake(deadline);
     const Hello hello = co_await talk->hear_hello(deadline);
     let_in(hello, std::move(talk));
-  } catch (const NotAuthenticated&) {
+    co_return;
+  } catch (const NotAuthenticated& error) {
     ++turned_away_;
+    last_trouble_ = error.what();
   } catch (const IoError&) {  // a stranger who has gone, or says nothing
+    co_return;
   }
+  co_await talk->see_off(std::min(deadline, loop_.now() + kFarewell));
 }
 
 }  // namespace skein::tcp

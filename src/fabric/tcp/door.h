@@ -1,5 +1,5 @@
 // Where a worker lets others in: a listening socket, and those at it who have yet to show that they
-// know the run's secret.
+// belong to the run.
 //
 // Whoever connects has a few seconds for that. There are only so many at once: the newest push out
 // the oldest, so that a flood of them keeps nobody out who answers at once, and takes little
@@ -15,7 +15,7 @@
 
 namespace skein::tcp {
 
-// How long one has to show the secret and say hello.
+// How long one has to show that and say hello.
 inline constexpr Duration kWelcomeLimit = std::chrono::seconds(5);
 inline constexpr std::size_t kMostAtTheDoor = 64;
 
@@ -32,8 +32,9 @@ class Door final : private Poller::Watcher {
 
   Address address() const { return local_address(listener_.get()); }
 
-  // How many did not know the secret.
+  // How many did not show that they belong to the run, and what was wrong with the last of them.
   int turned_away() const { return turned_away_; }
+  const std::string& last_trouble() const { return last_trouble_; }
 
  private:
   void ready() override;
@@ -47,6 +48,7 @@ class Door final : private Poller::Watcher {
   FileDescriptor listener_;
   Poller::Id id_;
   int turned_away_ = 0;
+  std::string last_trouble_;
   std::deque<ScopedJob> guests_;
   ScopedJob pause_;
 };

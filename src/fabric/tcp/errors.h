@@ -26,7 +26,7 @@ class NobodyListens final : public IoError {
   explicit NobodyListens(const std::string& why) : IoError(why) {}
 };
 
-// One of the two sides does not know the run's secret.
+// One of the two sides has not shown the other that it belongs to the run.
 class NotAuthenticated final : public IoError {
  public:
   explicit NotAuthenticated(const std::string& why) : IoError(why) {}

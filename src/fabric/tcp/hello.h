@@ -1,5 +1,5 @@
 // What workers say to each other when they meet, over a connection on which both have shown that
-// they know the run's secret.
+// they belong to the run.
 //
 // A worker says hello, to rank 0 first. When all are there, rank 0 hands out the roster: who
 // listens where, and a random number that marks the run. With it workers say hello to each other

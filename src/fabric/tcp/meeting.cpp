@@ -146,8 +146,9 @@ Task<> Meeting::host() {
     const std::string strangers =
         door_->turned_away() == 0
             ? ""
-            : fmt::format(" ({} connections to {} were turned away: they did not know the secret)",
-                          door_->turned_away(), door_->address().text());
+            : fmt::format(" ({} connections to {} were turned away: they did not {}; the last: {})",
+                          door_->turned_away(), door_->address().text(), tls_.what_strangers_lack(),
+                          door_->last_trouble());
     if (now >= deadline_) {
       const std::string why =
           fmt::format("rank {} did not join the run in time at {}{}", fmt::join(absent, ", "),
@@ -319,10 +320,8 @@ Task<> Meeting::reach(int peer) {
       throw IoError(fmt::format("rank {} ended the meeting: {}", peer, refused.what()), peer);
     } catch (const NotAuthenticated& error) {
       if (mistrust.empty()) next_word_ = loop_.now();
-      mistrust = fmt::format(
-          "authentication failed: whoever listens there does not have the secret that this worker "
-          "has ({})",
-          error.what());
+      mistrust = fmt::format("authentication failed: whoever listens there does not have {} ({})",
+                             tls_.what_is_shown(), error.what());
     } catch (const IoError& error) {
       trouble = error.what();
     }
@@ -340,7 +339,7 @@ Task<> Meeting::welcome(Guest guest) {
   const bool expected =
       hello.protocol == kProtocol && hello.run == roster_->run && hello.attempt == 0 &&
       hello.rank > static_cast<std::uint32_t>(options_.rank) && hello.rank < streams_.size();
-  if (!expected) co_return;  // a worker of another run that has the same secret
+  if (!expected) co_return;  // a worker of another run that has the same proof
   try {
     co_await guest.talk->answer(Answer::Kind::welcome, {}, deadline_);
     streams_[hello.rank] = guest.talk->release(options_.encrypt);

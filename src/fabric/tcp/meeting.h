@@ -27,8 +27,8 @@ Hello hello_of(const TcpOptions& options);
 // Returns when all are there; what it returns needs `tls` as long as it lasts. Drives the loop
 // meanwhile. Throws like make_tcp_fabric().
 //
-// Only who knows the run's secret is listened to. Others may connect as often as they like: only
-// the latest few of them are kept, none for long.
+// Only who shows that it belongs to the run is listened to. Others may connect as often as they
+// like: only the latest few of them are kept, none for long.
 Met meet(Loop& loop, Poller& poller, const Tls& tls, const TcpOptions& options);
 
 }  // namespace skein::tcp

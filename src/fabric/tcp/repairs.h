@@ -1,7 +1,7 @@
 // Sees to it that streams between workers that break are replaced while the run goes on.
 //
-// The worker that connected to the other does so again; both have shown the run's secret by then,
-// and know the number that marks the run. The other one looks meanwhile whether anybody listens
+// The worker that connected to the other does so again; both have shown that they belong to the run
+// by then, and know the number that marks it. The other one looks meanwhile whether anybody listens
 // where the first did: when nobody does, its process has ended, and it is lost at once. How long
 // all that may take is the connection's concern (Pulse).
 //

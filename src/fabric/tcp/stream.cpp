@@ -30,6 +30,7 @@ bool nothing_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 
 Stream::Stream(Poller& poller, FileDescriptor socket, const Tls& tls, Side side)
     : poller_(poller),
+      tls_(tls),
       socket_(std::move(socket)),
       session_(tls.begin(socket_.get(), side, out_)),
       id_(poller.add(socket_.get(), *this)) {}
@@ -46,14 +47,14 @@ bool Stream::handshake() {
   const int error = ::SSL_get_error(session_.get(), result);
   if (result == 1) {
     flush();
-    if (!authenticated(*session_)) throw NotAuthenticated("it did not show the key");
+    if (!tls_.authenticated(*session_)) throw NotAuthenticated("it did not show who it is");
     return true;
   }
   if (error == SSL_ERROR_WANT_READ) {
     flush();
     return false;
   }
-  const std::string why = error == SSL_ERROR_SSL ? tls_error() : "";
+  const std::string why = error == SSL_ERROR_SSL ? tls_.trouble(*session_) : "";
   try {
     flush();  // which tells the other side
   } catch (const IoError&) {
@@ -77,7 +78,10 @@ std::size_t Stream::read(void* into, std::size_t bytes) {
   ::ERR_clear_error();
   std::size_t got = 0;
   const int result = ::SSL_read_ex(session_.get(), into, bytes, &got);
-  if (result == 1) return got;
+  if (result == 1) {
+    heard_ = true;
+    return got;
+  }
   switch (::SSL_get_error(session_.get(), result)) {
     case SSL_ERROR_WANT_READ:
       return 0;
@@ -86,6 +90,7 @@ std::size_t Stream::read(void* into, std::size_t bytes) {
     case SSL_ERROR_ZERO_RETURN:
       ended("the connection was closed");
     default:
+      if (!heard_ && told_by_the_other_side()) throw NotAuthenticated(tls_.trouble(*session_));
       ended(tls_error());
   }
 }

@@ -1,5 +1,5 @@
 // Bytes to and from one peer: a socket that never blocks, with TLS over it or, once both sides have
-// shown that they know the run's key, without.
+// shown that they belong to the run, without.
 //
 // Calls its owner back from Poller::poll(), when something may be read or written. Not thread-safe.
 #pragma once
@@ -27,15 +27,17 @@ class Stream final : private Poller::Watcher {
 
   std::function<void()> on_ready;
 
-  // Goes on with the handshake: true when it has ended, and the peer knows the key. Throws
-  // NotAuthenticated when it does not, IoError when the connection ends.
+  // Goes on with the handshake: true when it has ended, and the peer has shown that it belongs to
+  // the run. Throws NotAuthenticated when it does not, IoError when the connection ends.
   bool handshake();
 
   // Both sides go on without TLS from here. Requires that all written before has been flushed, and
   // that the peer sends nothing in clear before it has read what was.
   void go_on_in_clear();
 
-  // Takes what is there, up to `bytes`; 0 when nothing is. Throws ConnectionEnded.
+  // Takes what is there, up to `bytes`; 0 when nothing is. Throws ConnectionEnded; at first also
+  // NotAuthenticated: with certificates, who connects has ended the handshake before the peer has
+  // looked at its certificate.
   std::size_t read(void* into, std::size_t bytes);
 
   // Takes in what it has room for and says how much that is; it is on its way or flush() sends the
@@ -62,7 +64,9 @@ class Stream final : private Poller::Watcher {
   void encrypt(const char* data, std::size_t bytes);
 
   Poller& poller_;
+  const Tls& tls_;
   FileDescriptor socket_;
+  bool heard_ = false;     // something from the peer, after the handshake
   std::vector<char> out_;  // encrypted, to be sent
   std::size_t sent_ = 0;   // of it
   std::uint64_t under_this_key_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -10,6 +11,8 @@
 
 namespace skein::tcp {
 namespace {
+
+constexpr std::size_t kMostOfAFarewell = std::size_t{64} * 1024;  // who sends more gets no answer
 
 void check_in_time(bool came) {
   if (!came) throw IoError("the other side did not answer in time");
@@ -101,6 +104,21 @@ Task<std::vector<std::byte>> Talk::hear_answer(Answer::Kind kind, Deadline deadl
   if (answer.kind == Answer::Kind::refusal) throw Refused(decode_text(body));
   if (answer.kind != kind) throw IoError("the other side sent an unexpected answer");
   co_return body;
+}
+
+Task<> Talk::see_off(Deadline deadline) {
+  ::shutdown(socket(), SHUT_WR);
+  std::array<char, 4096> unread;
+  for (std::size_t all = 0; all < kMostOfAFarewell;) {
+    const ssize_t got = ::recv(socket(), unread.data(), unread.size(), 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN)) co_return;
+    if (got > 0) {
+      all += static_cast<std::size_t>(got);
+      continue;
+    }
+    const bool came = co_await changed_.wait(deadline);
+    if (!came) co_return;
+  }
 }
 
 bool Talk::waits() {

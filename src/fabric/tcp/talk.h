@@ -47,6 +47,10 @@ class Talk {
   // The body of an answer of this kind. Throws Refused for a refusal.
   Task<std::vector<std::byte>> hear_answer(Answer::Kind kind, Deadline deadline);
 
+  // Says nothing more, and reads what the peer has sent until it goes, too. Closed at once, the
+  // connection would be reset, and what was said last be lost.
+  Task<> see_off(Deadline deadline);
+
   // Whether the peer is still there; it has nothing to say at present.
   bool waits();
 

@@ -16,9 +16,14 @@ inline constexpr int kMostTcpStreams = 16;  // to a peer
 struct TcpOptions {
   int rank = 0;
   int size = 1;
-  std::string rendezvous;   // HOST:PORT where rank 0 listens and the others look for it
-  std::string secret_file;  // what all workers of the run know, and nobody else
-  bool encrypt = true;      // false: both sides still show that they know the secret
+  std::string rendezvous;  // HOST:PORT where rank 0 listens and the others look for it
+
+  // What all workers of the run know, and nobody else. Or, in its place, files in PEM: this
+  // worker's certificate, its key, and the authority whose certificates are trusted.
+  std::string secret_file;
+  std::string tls_cert_file, tls_key_file, tls_ca_file;
+
+  bool encrypt = true;  // false: both sides still show that they belong to the run
   Duration join_timeout = std::chrono::seconds(60);
 
   // A peer of which nothing has come for so long may be lost; longer where its heartbeats come
@@ -38,8 +43,8 @@ struct TcpOptions {
 std::string why_no_tcp();
 
 // Blocks until all workers are there. Drives the loop meanwhile, so nothing else does. Throws
-// ConfigError for options that cannot be, IoError when a worker does not come or knows another
-// secret.
+// ConfigError for options that cannot be, IoError when a worker does not come or shows something
+// else than the others.
 std::unique_ptr<Fabric> make_tcp_fabric(Loop& loop, const TcpOptions& options);
 
 }  // namespace skein

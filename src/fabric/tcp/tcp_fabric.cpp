@@ -30,6 +30,11 @@ constexpr Duration kLookAround = 50ms;
 // How long one that leaves waits until its peers' systems have all that it sent.
 constexpr Duration kFarewell = 2s;
 
+Proof proof_of(const TcpOptions& options) {
+  if (!options.secret_file.empty()) return read_secret(options.secret_file);
+  return CertificateFiles{options.tls_cert_file, options.tls_key_file, options.tls_ca_file};
+}
+
 ConnectionOptions connection_options(const TcpOptions& options) {
   return {options.least_silence, static_cast<std::size_t>(options.streams),
           static_cast<std::size_t>(options.most_streams)};
@@ -52,7 +57,7 @@ struct TcpFabric::InLine final : Line {
 TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
     : Fabric(loop),
       options_(options),
-      tls_(read_secret(options.secret_file), options.encrypt),
+      tls_(proof_of(options), options.encrypt),
       signs_(loop.now()) {
   Met met = meet(loop, poller_, tls_, options_);
   for (auto& stream : met.streams)

@@ -15,10 +15,12 @@ const unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
 // The key as the session that a pre-shared key is to OpenSSL; null when there is no memory.
 SSL_SESSION* session_of(SSL* ssl) {
-  const auto* key = static_cast<const Key*>(SSL_CTX_get_app_data(::SSL_get_SSL_CTX(ssl)));
+  const auto* proof = static_cast<const Proof*>(SSL_CTX_get_app_data(::SSL_get_SSL_CTX(ssl)));
+  const Key* key = std::get_if<Key>(proof);
   const SSL_CIPHER* cipher = ::SSL_CIPHER_find(ssl, kAes128GcmSha256);
   SSL_SESSION* session = ::SSL_SESSION_new();
-  if (session && cipher && ::SSL_SESSION_set1_master_key(session, key->data(), key->size()) == 1 &&
+  if (key && session && cipher &&
+      ::SSL_SESSION_set1_master_key(session, key->data(), key->size()) == 1 &&
       ::SSL_SESSION_set_cipher(session, cipher) == 1 &&
       ::SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
     return session;
@@ -43,6 +45,17 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t length, SSL_SE
   return *session ? 1 : 0;
 }
 
+// Somebody connects who shows the other thing: told so, it can say what is wrong.
+int look_at_offer(SSL* ssl, int* alert, void* proof) {
+  const bool by_key = std::holds_alternative<Key>(*static_cast<const Proof*>(proof));
+  const unsigned char* offer = nullptr;
+  std::size_t length = 0;
+  const bool offers_key = ::SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_psk, &offer, &length) == 1;
+  if (offers_key == by_key) return SSL_CLIENT_HELLO_SUCCESS;
+  *alert = by_key ? SSL_AD_UNKNOWN_PSK_IDENTITY : SSL_AD_UNSUPPORTED_EXTENSION;
+  return SSL_CLIENT_HELLO_ERROR;
+}
+
 int append(BIO* bio, const char* data, std::size_t bytes, std::size_t* written) {
   auto& out = *static_cast<std::vector<char>*>(::BIO_get_data(bio));
   out.insert(out.end(), data, data + bytes);
@@ -54,39 +67,40 @@ long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH 
 
 }  // namespace
 
-Tls::Tls(const Key& key, bool read_ahead)
-    : key_(key),
+Tls::Tls(const Proof& proof, bool read_ahead)
+    : proof_(proof),
       context_(::SSL_CTX_new(::TLS_method())),
       into_vector_(::BIO_meth_new(::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "vector")) {
   SKEIN_CHECK(context_ && into_vector_, "OpenSSL: {}", tls_error());
-  ::BIO_meth_set_write_ex(into_vector_, append);
-  ::BIO_meth_set_ctrl(into_vector_, control);
-  SSL_CTX_set_app_data(context_, &key_);
-  SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
+  ::BIO_meth_set_write_ex(into_vector_.get(), append);
+  ::BIO_meth_set_ctrl(into_vector_.get(), control);
+  SSL_CTX* context = context_.get();
+  SSL_CTX_set_app_data(context, const_cast<Proof*>(&proof_));
+  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
   SKEIN_CHECK(::SSL_CTX_set_ciphersuites(
-                  context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") == 1,
+                  context, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") == 1,
               "OpenSSL: {}", tls_error());
-  SSL_CTX_set_options(context_, SSL_OP_IGNORE_UNEXPECTED_EOF);
-  ::SSL_CTX_set_num_tickets(context_, 0);
-  ::SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
-  ::SSL_CTX_set_psk_use_session_callback(context_, offer_key);
-  ::SSL_CTX_set_psk_find_session_callback(context_, find_key);
-  SSL_CTX_set_mode(context_, SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+  ::SSL_CTX_set_num_tickets(context, 0);
+  ::SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  ::SSL_CTX_set_client_hello_cb(context, look_at_offer, const_cast<Proof*>(&proof_));
+  if (const auto* files = std::get_if<CertificateFiles>(&proof_)) {
+    use_certificates(*context, *files);
+  } else {
+    ::SSL_CTX_set_psk_use_session_callback(context, offer_key);
+    ::SSL_CTX_set_psk_find_session_callback(context, find_key);
+  }
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   if (read_ahead) {
-    SSL_CTX_set_read_ahead(context_, 1);
-    ::SSL_CTX_set_default_read_buffer_len(context_, kReadAhead);
+    SSL_CTX_set_read_ahead(context, 1);
+    ::SSL_CTX_set_default_read_buffer_len(context, kReadAhead);
   }
 }
 
-Tls::~Tls() {
-  ::SSL_CTX_free(context_);
-  ::BIO_meth_free(into_vector_);
-}
-
 Session Tls::begin(int socket, Side side, std::vector<char>& out) const {
-  Session session(::SSL_new(context_));
+  Session session(::SSL_new(context_.get()));
   BIO* in = ::BIO_new_socket(socket, BIO_NOCLOSE);
-  BIO* into = ::BIO_new(into_vector_);
+  BIO* into = ::BIO_new(into_vector_.get());
   SKEIN_CHECK(session && in && into, "OpenSSL: {}", tls_error());
   ::BIO_set_data(into, &out);
   ::BIO_set_init(into, 1);
@@ -96,14 +110,45 @@ Session Tls::begin(int socket, Side side, std::vector<char>& out) const {
   } else {
     ::SSL_set_connect_state(session.get());
     // Whoever shows a certificate instead of the key is refused: none is trusted.
-    ::SSL_set_verify(session.get(), SSL_VERIFY_PEER, nullptr);
+    if (by_key()) ::SSL_set_verify(session.get(), SSL_VERIFY_PEER, nullptr);
   }
   return session;
 }
 
-bool authenticated(const SSL& session) {
-  return ::SSL_is_init_finished(&session) == 1 && ::SSL_session_reused(&session) == 1;
+bool Tls::authenticated(const SSL& session) const {
+  if (::SSL_is_init_finished(&session) != 1) return false;
+  const bool knows_key = ::SSL_session_reused(&session) == 1;
+  if (by_key()) return knows_key;
+  return !knows_key && ::SSL_get0_peer_certificate(&session) != nullptr &&
+         ::SSL_get_verify_result(&session) == X509_V_OK;
 }
+
+std::string Tls::trouble(const SSL& session) const {
+  const int reason = ERR_GET_REASON(::ERR_peek_error());
+  const bool told = told_by_the_other_side();
+  const long verified = ::SSL_get_verify_result(&session);
+  const std::string text = tls_error();
+  if (reason == SSL_R_CALLBACK_FAILED)  // in look_at_offer
+    return by_key() ? "it shows no secret: does it have certificates?"
+                    : "it shows no certificate: does it have a secret?";
+  if (!by_key() && reason == SSL_AD_REASON_OFFSET + SSL_AD_UNKNOWN_PSK_IDENTITY)
+    return "it has a secret, and this worker has certificates";
+  if (by_key() && (verified != X509_V_OK || reason == SSL_R_TLSV1_UNSUPPORTED_EXTENSION))
+    return "it has certificates, and this worker has a secret";
+  if (verified != X509_V_OK) return ::X509_verify_cert_error_string(verified);
+  return told ? "it refuses this worker: " + text : text;
+}
+
+const char* Tls::what_is_shown() const {
+  return by_key() ? "the secret that this worker has"
+                  : "a certificate that this worker trusts, or does not trust this worker's";
+}
+
+const char* Tls::what_strangers_lack() const {
+  return by_key() ? "know the secret" : "show a certificate that is trusted here";
+}
+
+bool told_by_the_other_side() { return ERR_GET_REASON(::ERR_peek_error()) >= SSL_AD_REASON_OFFSET; }
 
 std::string tls_error() {
   const unsigned long code = ::ERR_get_error();
