@@ -13,6 +13,7 @@
 namespace skein {
 
 class DeviceKernels;  // kernels/device_kernels.h
+class Sharing;        // core/sharing.h
 
 // A place in a queue. Reached when all that was put there before it is done.
 class Event {
@@ -50,6 +51,15 @@ class Queue {
   // Zeroed memory of the device. It is given back in the order of the queue: when it is destroyed,
   // what was put there before still finds it.
   virtual std::unique_ptr<Memory> allocate(std::size_t count, Type type) = 0;
+
+  // Memory of the host that copies to and from the device are fast with; its contents are
+  // undefined. It may be destroyed when no work on the queue uses it any more. Any thread.
+  virtual std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) {
+    return allocate_on_heap_of(type, count);
+  }
+
+  // What other processes of the host can do with memory of this device; null: nothing.
+  virtual Sharing* sharing() { return nullptr; }
 };
 
 // Where kernels on memory of a device go that this thread calls: null where it has none.

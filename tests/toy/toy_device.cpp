@@ -1,73 +1,35 @@
 #include "toy/toy_device.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <map>
 #include <set>
 
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
+#include "toy/toy_memory.h"
+#include "toy/toy_sharing.h"
 
 namespace skein::toy {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Where memory of the device lies for its kernels, by where the host sees it; and all queues.
-struct Registry {
+// All queues of the process.
+struct Queues {
   std::mutex mutex;
-  std::map<const std::byte*, std::pair<std::byte*, std::size_t>> blocks;
-  std::set<ToyQueue*> queues;
+  std::set<ToyQueue*> all;
 };
 
-Registry& registry() {
-  static Registry all;
+Queues& queues() {
+  static Queues all;
   return all;
 }
-
-// One file, mapped twice: where the host looks nobody may read or write.
-struct Block {
-  explicit Block(std::size_t wanted)
-      : bytes((std::max<std::size_t>(wanted, 1) + 4095) / 4096 * 4096) {
-    const int file = ::memfd_create("toy", MFD_CLOEXEC);
-    SKEIN_CHECK(file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) == 0, "no memory");
-    outside = map(file, PROT_NONE);
-    inside = map(file, PROT_READ | PROT_WRITE);
-    ::close(file);
-    const std::lock_guard lock(registry().mutex);
-    registry().blocks[outside] = {inside, bytes};
-  }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  ~Block() {
-    {
-      const std::lock_guard lock(registry().mutex);
-      registry().blocks.erase(outside);
-    }
-    ::munmap(outside, bytes);
-    ::munmap(inside, bytes);
-  }
-
-  std::byte* map(int file, int rights) const {
-    void* const at = ::mmap(nullptr, bytes, rights, MAP_SHARED, file, 0);
-    SKEIN_CHECK(at != MAP_FAILED, "no memory");
-    return static_cast<std::byte*>(at);
-  }
-
-  std::size_t bytes;
-  std::byte *outside, *inside;
-};
 
 class ToyMemory final : public Memory {
  public:
   ToyMemory(ToyQueue& queue, std::size_t count, Type type)
       : queue_(queue),
         block_(std::make_shared<Block>(count * size_of(type))),
-        span_{block_->outside, count, kDevice, type} {}
+        span_{block_->outside(), count, kDevice, type} {}
   ToyMemory(const ToyMemory&) = delete;
   ToyMemory& operator=(const ToyMemory&) = delete;
   ~ToyMemory() override {
@@ -96,43 +58,33 @@ class ToyEvent final : public Event {
 
 }  // namespace
 
-Span inside(Span span) {
-  if (span.device.kind != Device::gpu || span.count == 0)
-    return {span.data, span.count, Device::cpu, span.type};
-  const std::lock_guard lock(registry().mutex);
-  const auto* const at = static_cast<const std::byte*>(span.data);
-  auto found = registry().blocks.upper_bound(at);
-  SKEIN_CHECK(found != registry().blocks.begin(), "no memory of the device");
-  --found;
-  const auto offset = static_cast<std::size_t>(at - found->first);
-  SKEIN_CHECK(offset + span.bytes() <= found->second.second, "no memory of the device");
-  return {found->second.first + offset, span.count, Device::cpu, span.type};
-}
-
 std::span<float> floats_of(Span span) {
   if (span.device.kind == Device::gpu) {
-    std::set<ToyQueue*> queues;
+    std::set<ToyQueue*> all;
     {
-      const std::lock_guard lock(registry().mutex);
-      queues = registry().queues;
+      const std::lock_guard lock(queues().mutex);
+      all = queues().all;
     }
     // One may wait for another.
-    for (std::size_t i = 0; i < queues.size(); ++i)
-      for (ToyQueue* const queue : queues) queue->finish();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (ToyQueue* const queue : all) queue->finish();
   }
   return inside(span).host();
 }
 
 ToyQueue::ToyQueue(std::uint64_t seed, std::uint64_t dawdles_one_in)
-    : rng_(seed), dawdles_one_in_(dawdles_one_in), thread_([this] { run(); }) {
-  const std::lock_guard lock(registry().mutex);
-  registry().queues.insert(this);
+    : rng_(seed),
+      dawdles_one_in_(dawdles_one_in),
+      sharing_(std::make_unique<ToySharing>(*this)),
+      thread_([this] { run(); }) {
+  const std::lock_guard lock(queues().mutex);
+  queues().all.insert(this);
 }
 
 ToyQueue::~ToyQueue() {
   {
-    const std::lock_guard lock(registry().mutex);
-    registry().queues.erase(this);
+    const std::lock_guard lock(queues().mutex);
+    queues().all.erase(this);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -184,6 +136,10 @@ void ToyQueue::wait(const Mark& mark) {
   if (reached(mark)) return;
   put([mark] { dynamic_cast<const ToyEvent&>(*mark).block(); });
 }
+
+Sharing* ToyQueue::sharing() { return sharing_.get(); }
+
+ToySharing& ToyQueue::toy_sharing() { return *sharing_; }
 
 std::unique_ptr<Memory> ToyQueue::allocate(std::size_t count, Type type) {
   return std::make_unique<ToyMemory>(*this, count, type);

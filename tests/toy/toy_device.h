@@ -25,6 +25,8 @@ Span inside(Span span);
 // work.
 std::span<float> floats_of(Span span);
 
+class ToySharing;  // toy/toy_sharing.h
+
 class ToyQueue final : public Queue, private DeviceKernels {
  public:
   // It dawdles, one time in so many, at moments that `seed` decides.
@@ -37,6 +39,8 @@ class ToyQueue final : public Queue, private DeviceKernels {
   void wait(const Mark& mark) override;
   void finish() override;
   std::unique_ptr<Memory> allocate(std::size_t count, Type type) override;
+  Sharing* sharing() override;
+  ToySharing& toy_sharing();
 
   void put(std::function<void()> work);
 
@@ -72,6 +76,7 @@ class ToyQueue final : public Queue, private DeviceKernels {
 
   Rng rng_;
   std::uint64_t dawdles_one_in_;
+  std::unique_ptr<ToySharing> sharing_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
