@@ -8,10 +8,13 @@
 #include "cli/json_output.h"
 #include "cli/network_options.h"
 #include "cli/workers.h"
+#include "core/parse_number.h"
 #include "core/units.h"
+#include "cuda/cuda.h"
 #include "fabric/fabric.h"
 #include "kernels/measure.h"
 #include "runtime/measure_fabric.h"
+#include "runtime/world_impl.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -32,9 +35,24 @@ std::size_t read_size(const std::string& text) {
   return bytes;
 }
 
+// Where the vectors are: the GPU's number, or nothing for the host. "cuda" is any: then local rank
+// K has GPU K, in turns where there are fewer.
+std::optional<int> read_device(const std::string& text, int local_rank) {
+  if (text == "cpu") return {};
+  if (const std::string reason = why_no_cuda(); text.starts_with("cuda") && !reason.empty())
+    throw ConfigError(fmt::format("--device {}: {}", text, reason));
+  if (text == "cuda") return local_rank % static_cast<int>(cuda_devices().size());
+  int index = -1;
+  if (text.starts_with("cuda:") && parse_number(std::string_view(text).substr(5), index) &&
+      index >= 0)
+    return index;
+  throw ConfigError(fmt::format("--device {}: expected cpu, cuda or cuda:K", text));
+}
+
 struct BenchKernels {
   explicit BenchKernels(CLI::App& command) : options(command) {
     options.text("--bytes", bytes, "SIZE", "of each vector");
+    options.text("--device", device, "DEVICE", "where the vectors are: cpu, cuda or cuda:K");
     options.declare_common();
   }
 
@@ -42,8 +60,11 @@ struct BenchKernels {
     options.read_config_file();
     const std::size_t size = read_size(bytes);
     const JsonOutput json(options.json(), "bench kernels");
-    const auto rates = measure_kernels(size);
-    fmt::print("{:<22}{:>10}{:>14}{:>8}\n", "kernel", "GB/s", "memcpy GB/s", "ratio");
+    const auto gpu = read_device(device, 0);
+    const auto queue = gpu ? make_cuda_queue(*gpu) : nullptr;
+    const auto rates = measure_kernels(size, queue.get());
+    fmt::print("{:<22}{:>10}{:>14}{:>8}\n", "kernel", "GB/s", gpu ? "copy GB/s" : "memcpy GB/s",
+               "ratio");
     nlohmann::json rows = nlohmann::json::array();
     for (const KernelRate& rate : rates) {
       fmt::print("{:<22}{:>10.1f}{:>14.1f}{:>8.2f}\n", rate.kernel, rate.bytes_per_second / 1e9,
@@ -53,11 +74,13 @@ struct BenchKernels {
                       {"memcpy_bytes_per_second", rate.memcpy_bytes_per_second},
                       {"ratio", rate.ratio()}});
     }
-    json.write({{"bytes", size}, {"kernels", rows}}, options.seed(), options.config());
+    json.write({{"bytes", size}, {"device", device}, {"kernels", rows}}, options.seed(),
+               options.config());
     return 0;
   }
 
   CommandOptions options;
+  std::string device = "cpu";
   std::string bytes = "64MB";
 };
 
@@ -68,6 +91,8 @@ class BenchFabric {
     options_.text("--bytes", bytes_, "SIZE", "of the vector that the operations work on");
     options_.integer("--repeat", repeat_, 3, 1'000'000, "N",
                      "rounds; without it, as many of 50 as fit in 20 s");
+    options_.text("--device", device_, "DEVICE",
+                  "where the vector is: cpu, cuda (worker K on GPU K, in turns) or cuda:K");
     options_.group("Fabric");
     hosts_.declare(options_);
     network_.declare(options_);
@@ -102,7 +127,7 @@ class BenchFabric {
     if (options_.given("--workers") && placement->size != workers_)
       throw ConfigError(fmt::format("--workers {}: {} has started {}; leave the option out",
                                     workers_, placement->launcher, placement->size));
-    return run_as_worker(*placement, [&] { return measure(size, json); });
+    return run_as_worker(*placement, [&] { return measure(size, json, placement->local_rank); });
   }
 
  private:
@@ -123,8 +148,10 @@ class BenchFabric {
     return skein::launch(launch);
   }
 
-  int measure(std::size_t size, const JsonOutput& json) const {
+  int measure(std::size_t size, const JsonOutput& json, int local_rank) const {
     World world = World::join(join_);
+    if (const auto gpu = read_device(device_, local_rank))
+      world.impl().use_device(Device(Device::gpu, static_cast<std::uint8_t>(*gpu)));
     Effort effort{.rounds = 50};
     if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};
     const FabricReport report = measure_fabric(world, size, effort);
@@ -136,7 +163,9 @@ class BenchFabric {
   }
 
   void print(const FabricReport& report, int workers) const {
-    const char* beside = report.emulated ? "ideal link" : "memcpy";
+    const char* beside = report.emulated    ? "ideal link"
+                         : device_ == "cpu" ? "memcpy"
+                                            : "device copy";
     fmt::print("{} workers on the {} fabric, {}{}, {} rounds\n", workers, join_.fabric, bytes_,
                emulation(), report.operations.front().times.rounds);
     fmt::print("{:<16}{:>10}{:>10}{:>10}{:>10}{:>14}{:>9}\n", "operation", "min ms", "p50 ms",
@@ -151,7 +180,7 @@ class BenchFabric {
         fmt::print("{:>14}{:>9}\n", "-", "-");
     }
     const double budget = report.emulated ? kLinkBudget : kMemcpyBudget;
-    if (report.headline() == 0) return;
+    if (report.headline() == 0 || device_ != "cpu") return;
     fmt::print("reduce-scatter + all-gather over {}: budget <= {} x: {:.2f} x {}\n", beside, budget,
                report.headline(), report.headline() <= budget ? "ok" : "MISSED");
   }
@@ -180,6 +209,7 @@ class BenchFabric {
                       {"ratio", limited ? nlohmann::json(each.ratio()) : nullptr}});
     }
     return {{"fabric", join_.fabric},
+            {"device", device_},
             {"workers", workers},
             {"bytes", size},
             {"rounds", report.operations.front().times.rounds},
@@ -194,7 +224,7 @@ class BenchFabric {
   HostOptions hosts_;
   JoinOptions join_;
   int workers_ = 2, repeat_ = 0;
-  std::string bytes_ = "25MB";
+  std::string bytes_ = "25MB", device_ = "cpu";
 };
 
 }  // namespace

@@ -29,9 +29,7 @@ std::vector<KernelCase> kernel_cases() {
                                .epsilon = kSmall,
                                .step_size = kSmall};
   const auto sum_of = [](const Vectors& v, std::size_t count) {
-    const std::array<const float*, 4> sources{v[1].host().data(), v[2].host().data(),
-                                              v[3].host().data(), v[4].host().data()};
-    sum(v[0], std::span(sources).first(count));
+    sum(v[0], std::span(v).subspan(1, count));
   };
   return {
       {"copy", 2, [](const Vectors& v) { copy(v[0], v[1]); }},
@@ -50,7 +48,9 @@ std::vector<KernelCase> kernel_cases() {
       {"squared_norm", 1,
        // The result must be used, or the call is not made.
        [](const Vectors& v) {
-         v[5].host()[0] = static_cast<float>(squared_norm(v[0])) > 0 ? 1.0F : 0.5F;
+         const Figure norm = squared_norm(v[0]);
+         if (v[0].device == Device::cpu)
+           v[5].host()[0] = static_cast<float>(norm) > 0 ? 1.0F : 0.5F;
        }},
       {"sgd_update", 4, [=](const Vectors& v) { sgd_update(v[0], v[1], sgd); }},
       {"sgd_update, momentum", 6, [=](const Vectors& v) { sgd_update(v[0], v[1], v[2], sgd); }},
@@ -61,8 +61,11 @@ std::vector<KernelCase> kernel_cases() {
 namespace {
 
 double seconds(const KernelCase& item, const Vectors& vectors, std::size_t repeats) {
+  Queue* const queue = current_queue();
+  if (queue) queue->finish();
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < repeats; ++i) item.run(vectors);
+  if (queue) queue->finish();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   return elapsed.count() / static_cast<double>(repeats);
 }
@@ -91,17 +94,22 @@ KernelRate measure(const KernelCase& item, const KernelCase& reference, const Ve
 
 }  // namespace
 
-std::vector<KernelRate> measure_kernels(std::size_t bytes) {
+std::vector<KernelRate> measure_kernels(std::size_t bytes, Queue* queue) {
+  const OnQueue scope(queue);
   const std::size_t count = std::max<std::size_t>(bytes / sizeof(float), 1);
   std::array<std::unique_ptr<Memory>, std::tuple_size_v<Vectors>> memory;
   Vectors vectors;
   for (std::size_t i = 0; i < vectors.size(); ++i) {
-    memory[i] = allocate_on_heap(count);
+    memory[i] = queue ? queue->allocate(count, Type::f32) : allocate_on_heap(count);
     vectors[i] = memory[i]->span();
     fill(vectors[i], 1);
   }
-  const KernelCase reference{
-      "memcpy", 2, [](const Vectors& v) { std::memcpy(v[0].data, v[5].data, v[0].bytes()); }};
+  const KernelCase reference{"memcpy", 2, [](const Vectors& v) {
+                               if (v[0].device == Device::cpu)
+                                 std::memcpy(v[0].data, v[5].data, v[0].bytes());
+                               else
+                                 copy(v[0], v[5]);
+                             }};
   std::vector<KernelRate> rates;
   for (const KernelCase& item : kernel_cases()) rates.push_back(measure(item, reference, vectors));
   return rates;

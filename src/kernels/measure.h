@@ -1,4 +1,5 @@
-// How fast the kernels are on this machine, beside memcpy: the limit of anything that moves memory.
+// How fast the kernels are on this machine or a device of it, beside memcpy: the limit of anything
+// that moves memory.
 #pragma once
 
 #include <array>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/span.h"
+#include "core/queue.h"
 
 namespace skein {
 
@@ -32,7 +33,8 @@ struct KernelRate {
 
 // Runs each kernel on one thread on vectors of `bytes` each (at least one float) and gives its best
 // rate; memcpy runs in turns with it, so that both see the same machine. Takes a few seconds and
-// the memory of six vectors.
-std::vector<KernelRate> measure_kernels(std::size_t bytes);
+// the memory of six vectors. With a queue the vectors are on its device, and copies there take the
+// place of memcpy.
+std::vector<KernelRate> measure_kernels(std::size_t bytes, Queue* queue = nullptr);
 
 }  // namespace skein

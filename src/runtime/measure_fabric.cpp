@@ -147,8 +147,9 @@ class Bench {
       : world_(world),
         count_(std::max<std::size_t>(bytes / sizeof(float), 1)),
         part_(shard(count_, world.size(), 0).count * sizeof(float)),
-        buffer_(fabric().allocate(count_)) {
-    if (on_one_host(world)) common_.emplace(world, count_);
+        buffer_(allocate()),
+        other_(allocate()) {
+    if (on_one_host(world) && !on_device()) common_.emplace(world, count_);
   }
 
   FabricReport run(const Effort& effort) {
@@ -168,6 +169,10 @@ class Bench {
                   [this] { return fabric().broadcast(kChannel, span(), 0, deadline()); }),
         memcpy_of_all(),
         operation("barrier", [this] { return fabric().barrier(kChannel, deadline()); })};
+    if (world_.size() % 2 == 0)
+      contestants.push_back(operation("exchange", [this] {
+        return fabric().exchange(kChannel, world_.rank() ^ 1, span(), other_->span(), deadline());
+      }));
     const auto times = race(world_, contestants, effort);
     const double shards = (times[1].p50_ms + times[3].p50_ms) / 2;
     FabricReport report{{{"reduce_scatter", times[0], exchanged(), times[1].p50_ms},
@@ -176,25 +181,36 @@ class Bench {
                          {"broadcast", times[5], span().bytes(), times[6].p50_ms},
                          {"barrier", times[7], 0, 0}},
                         emulated};
+    if (times.size() > 8) report.operations.push_back({"exchange", times[8], span().bytes(), 0});
     if (emulated) put_ideal_link(report);
-    if (!common_)
+    if (!common_ && !on_device())
       for (FabricTimes& each : report.operations) each.limit_ms = 0;
     return report;
   }
 
  private:
   Fabric& fabric() { return world_.impl().fabric(); }
+  bool on_device() { return world_.impl().loop().queue() != nullptr; }
+  std::unique_ptr<Memory> allocate() {
+    std::unique_ptr<Memory> memory;
+    world_.impl().finish([&] { memory = fabric().allocate(count_); });
+    return memory;
+  }
   Deadline deadline() const { return world_.impl().deadline(); }
   Span span() const { return buffer_->span(); }
   std::size_t exchanged() const { return part_ * static_cast<std::size_t>(world_.size() - 1); }
 
   // Zeros, because sums of anything else would in the end overflow.
   Contestant operation(const char* name, std::function<Task<>()> start) {
-    return {name, [this, start = std::move(start)] { world_.impl().courier().wait(start()); }, 1,
-            [this] { fill(span(), 0); }};
+    const auto run = [this, start = std::move(start)] {
+      world_.impl().courier().wait(start());
+      if (on_device()) world_.impl().finish([] {});
+    };
+    return {name, run, 1, [this] { world_.impl().finish([this] { fill(span(), 0); }); }};
   }
   // What an all-gather must move, and as much as a reduce-scatter must.
   Contestant memcpy_of_shards() {
+    if (on_device()) return copy_on_device({0, exchanged() / sizeof(float)});
     if (!common_) return {"nothing to compare with", [] {}};
     const auto run = [this] {
       for (int i = 1; i < world_.size(); ++i) {
@@ -208,11 +224,19 @@ class Bench {
   }
   // What a broadcast must move: rank 0 has it already.
   Contestant memcpy_of_all() {
+    if (on_device()) return copy_on_device({0, world_.rank() == 0 ? 0 : count_});
     if (!common_) return {"nothing to compare with", [] {}};
     const auto run = [this] {
       if (world_.rank() != 0) std::memcpy(mine().data, common_->of(0).data, mine().bytes());
     };
     return {"memcpy of all", run, 1, [this] { fill(mine(), 0); }};
+  }
+
+  Contestant copy_on_device(Range part) {
+    const Range own{0, std::min(part.count, count_)};
+    return {"copy on the device", [this, own] {
+              world_.impl().finish([&] { copy(other_->span().at(own), buffer_->span().at(own)); });
+            }};
   }
 
   void put_ideal_link(FabricReport& report) const {
@@ -228,7 +252,7 @@ class Bench {
 
   World& world_;
   std::size_t count_, part_;
-  std::unique_ptr<Memory> buffer_;
+  std::unique_ptr<Memory> buffer_, other_;
   std::optional<CommonMemory> common_;  // of workers of one host
 };
 

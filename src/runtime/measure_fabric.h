@@ -50,8 +50,8 @@ struct FabricTimes {
 };
 
 struct FabricReport {
-  std::vector<FabricTimes>
-      operations;  // reduce_scatter, all_gather, all_reduce, broadcast, barrier
+  // reduce_scatter, all_gather, all_reduce, broadcast, barrier; exchange, where ranks have partners
+  std::vector<FabricTimes> operations;
   bool emulated = false;
 
   // Reduce-scatter and all-gather together over their limits together; 0 where these are not
@@ -64,7 +64,9 @@ struct FabricReport {
 // memory into the own, in the same state, measured in turns with it in the same processes, on all
 // of them at once. On an emulated link it is what the messages of the ring (or tree) would need on
 // an ideal one: their bytes over the bandwidth, and the latency of those that wait for each other.
-// Between hosts no limit is stated, and a round lasts as long as the longest worker's.
+// Between hosts no limit is stated, and a round lasts as long as the longest worker's. Where the
+// world works on a device the memory is there, an operation has ended when the device has done it,
+// and the limit is a copy of as many bytes on the device.
 FabricReport measure_fabric(World& world, std::size_t bytes, const Effort& effort);
 
 }  // namespace skein
