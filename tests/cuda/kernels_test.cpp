@@ -105,6 +105,19 @@ void draw(std::span<float> values, std::uint64_t seed) {
   }
 }
 
+// The first element whose bits differ, or their count. Not-a-numbers are alike: which of them comes
+// of an invalid operation is each processor's own.
+std::size_t first_difference(Span one, Span other) {
+  const auto differ = [&](std::size_t i) {
+    const auto a = one.at({i, 1}).host_bytes(), b = other.at({i, 1}).host_bytes();
+    if (std::ranges::equal(a, b)) return false;
+    return one.type != Type::f32 || !std::isnan(one.host()[i]) || !std::isnan(other.host()[i]);
+  };
+  std::size_t i = 0;
+  while (i < one.count && !differ(i)) ++i;
+  return i;
+}
+
 // Vectors of `count` elements that start `shift` elements after an aligned one, on both sides.
 struct Operands {
   Operands(std::size_t count, std::size_t shift,
@@ -140,11 +153,10 @@ class CudaKernels : public OnAGpu {
         const auto back = allocate_on_heap_of(host.all[i].type, host.all[i].count);
         copy(back->span(), device.all[i]);
         queue().finish();
-        const auto expected = host.all[i].host_bytes(), found = back->span().host_bytes();
-        const auto [e, f] = std::ranges::mismatch(expected, found);
-        ASSERT_TRUE(e == expected.end())
-            << each.name << ": vector " << i << " differs at byte " << e - expected.begin()
-            << ", count " << count << ", shift " << shift;
+        const std::size_t differs = first_difference(host.all[i], back->span());
+        ASSERT_EQ(differs, host.all[i].count)
+            << each.name << ": vector " << i << " differs there, count " << count << ", shift "
+            << shift;
       }
     }
   }
