@@ -16,7 +16,9 @@ enum class Lane : std::uint8_t {
   reduce_scatter,
   all_gather,
   update,
-  wait
+  wait,
+  device_compute,  // what a device did when: forward and backward, and what the strategy put there
+  device_sums
 };
 
 class Trace {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/queue.h"
 
 namespace skein {
@@ -36,5 +37,20 @@ void* stream_of(Queue& queue);
 // now on comes after `mark` (of any queue; null: nothing).
 Mark record_on(int device, void* stream);
 void wait_on(int device, void* stream, const Mark& mark);
+
+// When a device came to marks, on a clock of the host: for traces. Not thread-safe.
+class DeviceTimes {
+ public:
+  virtual ~DeviceTimes() = default;
+
+  // A mark that has a time, on a stream of the device.
+  virtual Mark record_on(void* stream) = 0;
+
+  // The time of a mark of record_on() that is reached. In the order of the marks, as a rule.
+  virtual Time when(const Mark& mark) = 0;
+};
+
+// Waits until the device has done what it has to do, to know the time there.
+std::unique_ptr<DeviceTimes> make_device_times(int device, const Clock& clock);
 
 }  // namespace skein

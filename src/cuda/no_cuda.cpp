@@ -22,5 +22,8 @@ void* stream_of(Queue&) {
 }
 Mark record_on(int, void*) { return nullptr; }
 void wait_on(int, void*, const Mark&) {}
+std::unique_ptr<DeviceTimes> make_device_times(int device, const Clock&) {
+  throw ConfigError(fmt::format("cuda:{} cannot be used: {}", device, why_no_cuda()));
+}
 
 }  // namespace skein

@@ -17,8 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Lane kLanes[] = {Lane::forward,    Lane::backward, Lane::all_reduce, Lane::reduce_scatter,
-                           Lane::all_gather, Lane::update,   Lane::wait};
+constexpr Lane kLanes[] = {Lane::forward,        Lane::backward,       Lane::all_reduce,
+                           Lane::reduce_scatter, Lane::all_gather,     Lane::update,
+                           Lane::wait,           Lane::device_compute, Lane::device_sums};
 
 std::filesystem::path part_of(const std::filesystem::path& path, int rank) {
   return path.string() + fmt::format(".rank-{}.part", rank);
@@ -70,6 +71,10 @@ const char* lane_name(Lane lane) {
       return "update";
     case Lane::wait:
       return "wait";
+    case Lane::device_compute:
+      return "device: computing";
+    case Lane::device_sums:
+      return "device: sums and updates";
   }
   return "?";
 }

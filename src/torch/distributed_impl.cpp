@@ -213,6 +213,8 @@ void Distributed::Impl::on_gradient(int slot) {
   fabric().progressed();
   courier().post([this, bucket, computed = stream_.record()] {
     if (computed) world_.impl().loop().queue()->wait(computed);
+    if (device_trace_)
+      device_trace_->begin(Lane::device_sums, stream_of(*world_.impl().loop().queue()));
     strategy_->gradient_ready(bucket);
   });
 }
@@ -263,8 +265,14 @@ void Distributed::Impl::all_read() {
 // loop.
 Task<> Distributed::Impl::end_step(std::int64_t samples) {
   const Duration before = worker_.meters.update;
+  void* const queue = device_trace_ ? stream_of(*world_.impl().loop().queue()) : nullptr;
+  if (device_trace_) device_trace_->begin(Lane::device_sums, queue);
   co_await strategy_->end_step(samples);
   updated_ += worker_.meters.update - before;
+  if (!device_trace_) co_return;
+  device_trace_->end(Lane::device_sums, queue,
+                     fmt::format("sums and update of step {}", worker_.progress.steps));
+  device_trace_->report();
 }
 
 // What the strategy does comes after what has been computed; where the queue is then is where
@@ -274,6 +282,12 @@ Task<> Distributed::Impl::after(Mark computed, Task<> task) {
   queue->wait(computed);
   co_await task;
   handed_over_ = queue->record();
+}
+
+void Distributed::Impl::trace_to(Trace* trace) {
+  trace_.target = trace;
+  if (!stream_.on_device()) return;
+  courier().with_loop([this] { device_trace_ = std::make_unique<DeviceTrace>(trace_, device()); });
 }
 
 Task<> Distributed::Impl::in_order(Task<> task) {
@@ -310,6 +324,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   fabric().progressed();
   if (!begun_) expected_ = samples;
   begin_step_once();
+  trace_compute_end();
   check_touched_gradients();
   all_read();
   binding_.rebind_parameters();
@@ -333,8 +348,23 @@ void Distributed::Impl::step(std::int64_t samples) {
   expected_ = samples;
   compute_from_ = loop.now();
   stay_near();
+  trace_compute_begin();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
+}
+
+// Forward and backward of a step, as the device computes them.
+void Distributed::Impl::trace_compute_begin() {
+  if (device_trace_)
+    courier().with_loop([this] { device_trace_->begin(Lane::device_compute, stream_.current()); });
+}
+
+void Distributed::Impl::trace_compute_end() {
+  if (device_trace_)
+    courier().with_loop([this] {
+      device_trace_->end(Lane::device_compute, stream_.current(),
+                         fmt::format("computing step {}", worker_.progress.steps + 1));
+    });
 }
 
 void Distributed::Impl::flush() {

@@ -15,6 +15,7 @@
 #include "strategy/strategy.h"
 #include "torch/agreement.h"
 #include "torch/binding.h"
+#include "torch/device_trace.h"
 #include "torch/gradient_hooks.h"
 #include "torch/read_hook.h"
 #include "torch/read_order.h"
@@ -98,7 +99,7 @@ class Distributed::Impl {
     courier().with_loop([&] { look(*strategy_); });
   }
 
-  void trace_to(Trace* trace) { trace_.target = trace; }
+  void trace_to(Trace* trace);
 
   // Called in backward before the slot's gradient is reported: where emulated computation takes its
   // time.
@@ -137,6 +138,8 @@ class Distributed::Impl {
   std::unique_ptr<Optimizer> new_optimizer();
   std::unique_ptr<Memory> on_host(Span values);
   void stay_near();
+  void trace_compute_begin();
+  void trace_compute_end();
   void hand_over(const std::function<void()>& work);
   Task<> need(int bucket);
   Task<> announced(Task<> task, bool& ended);
@@ -178,7 +181,8 @@ class Distributed::Impl {
   AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
   Signal user_;                         // asked_ changed, or what the user waits for has ended
 
-  Mark handed_over_;           // where the loop's queue was when what was waited for had ended
+  Mark handed_over_;  // where the loop's queue was when what was waited for had ended
+  std::unique_ptr<DeviceTrace> device_trace_;  // where a trace is wanted and there is a device
   std::deque<Mark> computed_;  // the ends of the last steps, as the device comes to them
 
   StepGradients gradients_;

@@ -32,6 +32,9 @@ class TorchStream {
   bool on_device() const { return device_.kind == Device::gpu; }
   Device device() const { return device_; }
 
+  // The stream itself (a cudaStream_t); null on the host.
+  void* current() const;
+
   // Behind what this thread has had torch compute so far.
   Mark record() const;
 

@@ -9,6 +9,7 @@ std::string why_no_torch_cuda() {
   return "this LibTorch was built without CUDA: build Skein with one that has it (docs/gpus.md)";
 }
 
+void* TorchStream::current() const { return nullptr; }
 Mark TorchStream::record() const { return nullptr; }
 void TorchStream::wait(const Mark&) const {}
 void TorchStream::finish() const {}

@@ -18,14 +18,16 @@ std::string why_no_torch_cuda() {
   return torch::cuda::is_available() ? "" : "LibTorch sees no CUDA device";
 }
 
+void* TorchStream::current() const {
+  return on_device() ? c10::cuda::getCurrentCUDAStream(index_of(device_)).stream() : nullptr;
+}
+
 Mark TorchStream::record() const {
-  if (!on_device()) return nullptr;
-  return record_on(device_.index, c10::cuda::getCurrentCUDAStream(index_of(device_)).stream());
+  return on_device() ? record_on(device_.index, current()) : nullptr;
 }
 
 void TorchStream::wait(const Mark& mark) const {
-  if (on_device() && mark)
-    wait_on(device_.index, c10::cuda::getCurrentCUDAStream(index_of(device_)).stream(), mark);
+  if (on_device() && mark) wait_on(device_.index, current(), mark);
 }
 
 void TorchStream::finish() const {
