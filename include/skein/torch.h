@@ -111,8 +111,8 @@ class Distributed {
 // every worker. All workers call it with the same arguments: model, optimizer and strategy are
 // compared first, and ConfigError says, on all workers, what differs and where. `module` must
 // outlive the result. Throws ConfigError for what cannot be trained (parameters that are not
-// float32 on the CPU, that another Distributed trains, none at all) and for bad options; if only
-// some workers fail so, it throws on the others too.
+// float32, all on the CPU or all on one GPU, that another Distributed trains, none at all) and for
+// bad options; if only some workers fail so, it throws on the others too.
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy = allreduce());
 

@@ -17,6 +17,9 @@ constexpr double kMostGradients = 5;
 // What stays in the host's cache from one operation to the next.
 constexpr std::size_t kCached = std::size_t{1} << 14;
 
+// What a step on a device keeps of the old model at a time: enough for the device to be busy.
+constexpr std::size_t kOnDevice = std::size_t{1} << 24;
+
 // Calls work(part) for the parts of `range`, in order.
 template <typename Work>
 void in_parts(Range range, std::size_t most, const Work& work) {
@@ -75,8 +78,31 @@ void LiveModel::for_blocks(std::size_t count, const Work& work) const {
   for (std::size_t index = 0; index < count; ++index) work(index);
 }
 
+// Blocks that lie together and were mixed at the same time: in one operation.
+void LiveModel::mix_together(Range range, const std::vector<Factors>& f) {
+  for (std::size_t at = range.offset; at < range.end();) {
+    const std::size_t first = block_of(at);
+    std::size_t last = first;
+    while ((last + 1) * kBlock < range.end() && f[last + 1] == f[first]) ++last;
+    const std::size_t end = std::min(range.end(), (last + 1) * kBlock);
+    mix({at, end - at}, f[first]);
+    at = end;
+  }
+}
+
+std::vector<LiveModel::Factors> LiveModel::bring_all_to(Time now) {
+  std::vector<Factors> f;
+  f.reserve(mixed_.size());
+  for (std::size_t i = 0; i < mixed_.size(); ++i) f.push_back(bring_to(now, i));
+  return f;
+}
+
 void LiveModel::copy_to(Span into, Time now) {
   if (!flows()) return copy(into, x_);
+  if (x_.device.kind == Device::gpu) {
+    mix_together({0, size()}, bring_all_to(now));
+    return copy(into, x_);
+  }
   for_blocks(mixed_.size(), [&](std::size_t index) {
     const Factors f = bring_to(now, index);
     in_parts(block(index), part_size(), [&](Range part) {
@@ -94,17 +120,20 @@ void LiveModel::step(Time now, const std::function<void(Range)>& update) {
     return copy(arena_.parameters(), x_);
   }
   const auto threads = static_cast<std::size_t>(kernel_threads());
-  const std::size_t most = threads == 1 ? part_size() : threads * kBlock;
+  const bool on_device = x_.device.kind == Device::gpu;
+  const std::size_t most = on_device ? kOnDevice : threads == 1 ? part_size() : threads * kBlock;
   const auto memory = allocate_(std::min(most, size()));
-  std::vector<Factors> f;
-  for (std::size_t i = 0; i < mixed_.size(); ++i) f.push_back(bring_to(now, i));
+  const std::vector<Factors> f = bring_all_to(now);
   in_parts({0, size()}, most, [&](Range part) {
     const Span old = memory->span().at({0, part.count});
     const std::size_t first = block_of(part.offset);
-    for_blocks(block_of(part.end() - 1) - first + 1, [&](std::size_t piece) {
-      const std::size_t begin = std::max(part.offset, (first + piece) * kBlock);
-      mix({begin, std::min(part.end(), (first + piece + 1) * kBlock) - begin}, f[first + piece]);
-    });
+    if (on_device)
+      mix_together(part, f);
+    else
+      for_blocks(block_of(part.end() - 1) - first + 1, [&](std::size_t piece) {
+        const std::size_t begin = std::max(part.offset, (first + piece) * kBlock);
+        mix({begin, std::min(part.end(), (first + piece + 1) * kBlock) - begin}, f[first + piece]);
+      });
     copy(old, x_.at(part));
     update(part);
     add_difference(momentum_.at(part), x_.at(part), old);

@@ -53,6 +53,7 @@ class LiveModel {
  private:
   struct Factors {
     float keep = 1, take = 0;  // their sum is 1 exactly, so that mixing conserves x + x̃
+    bool operator==(const Factors&) const = default;
   };
   bool flows() const { return eta_ > 0 && seconds_per_gradient_ > 0; }
   Factors factors(Time from, Time now) const;
@@ -60,7 +61,9 @@ class LiveModel {
   std::size_t part_size() const;
   std::size_t block_of(std::size_t offset) const { return offset / kBlock; }
   Factors bring_to(Time now, std::size_t block);
+  std::vector<Factors> bring_all_to(Time now);
   void mix(Range range, const Factors& factors);
+  void mix_together(Range range, const std::vector<Factors>& f);
 
   template <typename Work>
   void for_blocks(std::size_t count, const Work& work) const;
