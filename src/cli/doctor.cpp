@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/fabrics.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
+#include "train/gpus.h"
 #include "train/version.h"
 
 namespace skein {
@@ -30,7 +32,9 @@ struct Diagnosis {
   std::vector<std::string> fabrics = fabric_names();
   std::vector<std::string> absent_fabrics = absent_fabric_names();
   std::string torch = torch_version();
-  std::string launcher;  // in words
+  Gpus gpus = find_gpus();
+  bool gpu_here = std::filesystem::exists("/dev/nvidia0");  // whether or not it can be used
+  std::string launcher;                                     // in words
   std::vector<Advice> advice;
 };
 
@@ -75,10 +79,25 @@ Diagnosis diagnose() {
                      out.host.filesystem_path),
          "name libstdc++ before LibTorch when linking, as CMake does for skein::torch; until "
          "then LD_PRELOAD=libstdc++.so.6"});
+  if (out.gpu_here && out.gpus.devices.empty())
+    out.advice.push_back(
+        {fmt::format("this host has a GPU that cannot be used: {}", out.gpus.why_none),
+         "docs/gpus.md says what a build with CUDA needs"});
   if (out.host.huge_pages == "never")
     out.advice.push_back({"transparent huge pages are off: large copies take longer",
                           "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
   return out;
+}
+
+void print_gpus(const Diagnosis& diagnosis) {
+  const Gpus& gpus = diagnosis.gpus;
+  fmt::print("CUDA        {}; this LibTorch has {}\n",
+             gpus.why_none.empty() ? "can be used" : "cannot be used: " + gpus.why_none,
+             gpus.in_torch ? "CUDA" : "no CUDA");
+  for (std::size_t i = 0; i < gpus.devices.size(); ++i)
+    fmt::print("cuda:{:<7}{}, {}, {} free\n", i, gpus.devices[i].name,
+               print_bytes(static_cast<double>(gpus.devices[i].memory_bytes)),
+               print_bytes(static_cast<double>(gpus.devices[i].free_bytes)));
 }
 
 void print(const Diagnosis& diagnosis) {
@@ -97,6 +116,7 @@ void print(const Diagnosis& diagnosis) {
              print_bytes(static_cast<double>(host.available_bytes)));
   fmt::print("BLAS        {}{}\n", host.blas,
              host.blas_path.empty() ? "" : fmt::format(" ({})", host.blas_path));
+  print_gpus(diagnosis);
   fmt::print("kernel      memfd {}, futex {}, pidfd {}, huge pages {}\n", yes(host.memfd),
              yes(host.futex), yes(host.pidfd), host.huge_pages);
   fmt::print("launcher    {}\n", diagnosis.launcher);
@@ -110,7 +130,15 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
   nlohmann::json advice = nlohmann::json::array();
   for (const Advice& each : diagnosis.advice)
     advice.push_back({{"problem", each.problem}, {"remedy", each.remedy}});
+  nlohmann::json gpus = nlohmann::json::array();
+  for (const Gpu& each : diagnosis.gpus.devices)
+    gpus.push_back({{"name", each.name},
+                    {"memory_bytes", each.memory_bytes},
+                    {"free_bytes", each.free_bytes}});
   return {{"torch", diagnosis.torch},
+          {"torch_has_cuda", diagnosis.gpus.in_torch},
+          {"gpus", gpus},
+          {"why_no_gpu", diagnosis.gpus.why_none},
           {"torch_path", host.torch_path},
           {"filesystem_path", host.filesystem_path},
           {"filesystem_safe", safe_filesystem(host)},

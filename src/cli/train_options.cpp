@@ -14,6 +14,7 @@
 #include "keep/run_folder.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
+#include "train/gpus.h"
 
 namespace skein {
 
@@ -21,6 +22,7 @@ TrainOptionReader::TrainOptionReader(CLI::App& command)
     : options_(command), shared_(options_, job_) {
   declare_job();
   declare_workers();
+  declare_computation();
   declare_length();
   declare_optimizer();
   declare_files();
@@ -40,8 +42,10 @@ void TrainOptionReader::declare_job() {
 
 void TrainOptionReader::declare_workers() {
   options_.group("Workers");
+  job_.workers = 0;  // its default depends on the GPUs
   options_.integer("--workers", job_.workers, 1, kMostWorkersOfAHost, "N",
-                   "worker processes on this host (under torchrun, mpirun, srun: theirs)");
+                   "worker processes on this host; one per GPU, or one, unless given (under "
+                   "torchrun, mpirun, srun: theirs)");
   hosts_.declare(options_);
   network_.declare(options_);
   options_.integer("--threads", job_.threads, 1, 1024, "N", "threads of each worker");
@@ -50,6 +54,22 @@ void TrainOptionReader::declare_workers() {
                    "start anew from the last checkpoint when a worker is lost, K times at most");
   options_.integer("--min-workers", restarts_.min_workers, 1, kMostWorkersOfARun, "M",
                    "--restarts: leave out hosts that are gone while M workers are left");
+}
+
+void TrainOptionReader::declare_computation() {
+  options_.group("Computation");
+  options_.text(
+      "--device", job_.device, "WHERE",
+      "cpu, cuda (a GPU of each worker's own as far as there are), cuda:K, or auto (cuda, "
+      "else cpu)");
+  options_.choice("--precision", job_.precision, {"f32", "bf16"},
+                  "of forward and loss; parameters are float32 in any case");
+  options_.choice("--tf32", job_.tf32, {"default", "on", "off"},
+                  "may float32 products on GPUs be rounded; default: torch's own, convolutions");
+  options_.choice("--channels-last", job_.channels_last, {"auto", "on", "off"},
+                  "images in that memory format; auto: convolutions in bf16 on GPUs");
+  options_.flag("--deterministic", job_.deterministic,
+                "the same bits from the same seed on GPUs, too (slower)");
 }
 
 void TrainOptionReader::declare_length() {
@@ -110,12 +130,14 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   job_.two_levels = network_.levels == "auto";
   check_choices();
   shared_.read();
+  read_device(!placement && hosts_.workers() == 0);
   check_restarts(placement);
   check_files();
   job_.command = "train";
   job_.version = SKEIN_VERSION;
   nlohmann::json config = options_.config();
   config["lr"] = job_.learning_rate;
+  config["workers"] = placement ? placement->size : job_.workers;
   job_.config_json = config.dump();
   fit_to(placement ? placement->size : job_.workers, placement ? placement->launcher : "");
   return job_;
@@ -136,6 +158,22 @@ void TrainOptionReader::read_hosts(const std::optional<Placement>& placement) {
     throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",
                                   job_.workers, hosts_.workers()));
   job_.workers = hosts_.workers();
+}
+
+// Whoever starts workers here must know of this host's GPUs, but not touch them itself.
+void TrainOptionReader::read_device(bool launches) {
+  const DeviceChoice choice = parse_device(job_.device);
+  if (choice.kind == DeviceChoice::cpu && options_.given("--tf32"))
+    throw ConfigError(
+        fmt::format("--tf32 {}: only GPUs have it; expected --device cuda or auto", job_.tf32));
+  const bool many = choice.kind != DeviceChoice::cpu && choice.index < 0;
+  const bool count = many && !options_.given("--workers");
+  if (launches && (count || choice.kind == DeviceChoice::cuda)) {
+    const Gpus gpus = find_gpus_in_a_child();
+    gpu_of_worker(choice, gpus, 0);
+    if (count) job_.workers = static_cast<int>(gpus.devices.size());
+  }
+  job_.workers = std::max(1, job_.workers);
 }
 
 void TrainOptionReader::check_choices() const {

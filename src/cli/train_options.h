@@ -29,6 +29,7 @@ class TrainOptionReader {
  private:
   void declare_job();
   void declare_workers();
+  void declare_computation();
   void declare_length();
   void declare_optimizer();
   void declare_files();
@@ -36,6 +37,7 @@ class TrainOptionReader {
   void declare_reports();
 
   void read_hosts(const std::optional<Placement>& placement);
+  void read_device(bool launches);
   void fit_to(int size, const std::string& launcher);
   void check_choices() const;
   void check_restarts(const std::optional<Placement>& placement);

@@ -5,8 +5,10 @@
 
 namespace skein {
 
-Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset)
-    : dataset_(std::move(dataset)), thread_([this](std::stop_token stop) { run(stop); }) {}
+Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, Upload upload)
+    : dataset_(std::move(dataset)),
+      upload_(std::move(upload)),
+      thread_([this](std::stop_token stop) { run(stop); }) {}
 
 void Prefetcher::request(std::vector<std::uint32_t> indices) {
   auto job = std::make_shared<Job>();
@@ -22,17 +24,21 @@ Batch Prefetcher::take(std::span<const std::uint32_t> indices) {
   std::unique_lock lock(mutex_);
   if (job_ == nullptr || !std::ranges::equal(job_->indices, indices)) {
     lock.unlock();
-    return dataset_->get(indices);
+    return upload_.finish(load(indices));
   }
   const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
   // Not begun, because the thread is still busy with a request that was replaced: no use waiting.
   if (!job->started) {
     lock.unlock();
-    return dataset_->get(indices);
+    return upload_.finish(load(indices));
   }
   changed_.wait(lock, [&] { return job->done; });
   if (job->error) std::rethrow_exception(job->error);
-  return std::move(job->batch);
+  return upload_.finish(std::move(job->batch));
+}
+
+Upload::Pending Prefetcher::load(std::span<const std::uint32_t> indices) const {
+  return upload_.start(dataset_->get(indices));
 }
 
 void Prefetcher::run(std::stop_token stop) {
@@ -44,7 +50,7 @@ void Prefetcher::run(std::stop_token stop) {
     job->started = true;
     lock.unlock();
     try {
-      job->batch = dataset_->get(job->indices);
+      job->batch = load(job->indices);
     } catch (...) {
       job->error = std::current_exception();
     }

@@ -1,4 +1,4 @@
-// Loads the next batch while the current one is computed.
+// Loads the next batch while the current one is computed, and brings it to where it is computed.
 #pragma once
 
 #include <condition_variable>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/upload.h"
 
 namespace skein {
 
@@ -20,19 +21,20 @@ namespace skein {
 // request() and take() are for one thread at a time. The destructor waits for a load in progress.
 class Prefetcher {
  public:
-  explicit Prefetcher(std::shared_ptr<const Dataset> dataset);
+  explicit Prefetcher(std::shared_ptr<const Dataset> dataset, Upload upload = Upload());
 
   // Starts loading these samples. Replaces an earlier request that was not taken.
   void request(std::vector<std::uint32_t> indices);
 
   // The batch of these samples: the one requested if the indices are exactly those, waiting for it
-  // if need be; otherwise loaded here and now. What the load threw is thrown here.
+  // if need be; otherwise loaded here and now. What the load threw is thrown here. On a device it
+  // is in the order of this thread's stream.
   Batch take(std::span<const std::uint32_t> indices);
 
  private:
   struct Job {
     std::vector<std::uint32_t> indices;
-    Batch batch;
+    Upload::Pending batch;
     std::exception_ptr error;
     bool started = false;
     bool done = false;
@@ -40,7 +42,10 @@ class Prefetcher {
 
   void run(std::stop_token stop);
 
+  Upload::Pending load(std::span<const std::uint32_t> indices) const;
+
   std::shared_ptr<const Dataset> dataset_;
+  Upload upload_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::shared_ptr<Job> job_;  // the latest request, until taken

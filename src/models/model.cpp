@@ -58,8 +58,8 @@ void require_images(const ModelRequest& request, std::int64_t least_side) {
 }
 
 torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& target) {
-  return torch::nn::functional::cross_entropy(logits.reshape({-1, logits.size(-1)}),
-                                              target.reshape({-1}));
+  return torch::nn::functional::cross_entropy(
+      logits.reshape({-1, logits.size(-1)}).to(torch::kFloat32), target.reshape({-1}));
 }
 
 Score count_correct(const torch::Tensor& logits, const torch::Tensor& target) {

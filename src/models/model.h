@@ -28,7 +28,8 @@ std::shared_ptr<Model> make_model(const std::string& name,
                                   const std::vector<std::int64_t>& sample_shape,
                                   std::int64_t classes, const Settings& settings);
 
-// Mean cross entropy over all predictions: one per image, one per character of a text.
+// Mean cross entropy over all predictions: one per image, one per character of a text. In float32,
+// whatever the logits are.
 torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& target);
 
 struct Score {

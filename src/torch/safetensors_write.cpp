@@ -6,6 +6,8 @@
 
 #include "core/atomic_file.h"
 #include "core/check.h"
+#include "core/queue.h"
+#include "kernels/kernels.h"
 #include "skein/error.h"
 #include "torch/safetensors.h"
 #include "torch/safetensors_format.h"
@@ -100,6 +102,20 @@ FileSum write_safetensors(const std::filesystem::path& path,
   return file.sum();
 }
 
+namespace {
+
+// The values where they are, or in `copies` if that is on a device.
+Span on_host(Span values, std::vector<float>& copies) {
+  if (values.device.kind != Device::gpu) return values;
+  copies.resize(values.count);
+  const Span host{copies.data(), values.count};
+  copy(host, values);
+  current_queue()->finish();
+  return host;
+}
+
+}  // namespace
+
 // A header needs tensors that have a shape, but no data.
 FileSum stream_safetensors(const std::filesystem::path& path,
                            const std::vector<TensorShape>& tensors,
@@ -116,8 +132,10 @@ FileSum stream_safetensors(const std::filesystem::path& path,
   const std::string text = header_text(path, order, {});
   AtomicFile file(path);
   write_header(file, text);
+  std::vector<float> copies;
   write_data([&](Span values) {
-    file.write(values.data, values.bytes());
+    const Span host = on_host(values, copies);
+    file.write(host.data, host.bytes());
     written += values.count;
   });
   SKEIN_CHECK(written == expected, "{} values for {} of '{}'", written, expected, path.string());

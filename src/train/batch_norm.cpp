@@ -22,8 +22,8 @@ void for_batch_norms(const Model& model, Visit visit) {
 // For as long as it lives statistics start anew and every batch weighs the same.
 class FromScratch {
  public:
-  FromScratch(const Binding& binding, const Model& model)
-      : model_(model), state_(at::detail::getDefaultCPUGenerator().get_state()) {
+  FromScratch(const Binding& binding, const Model& model, torch::Device device)
+      : model_(model), generator_(generator_of(device)), state_(generator_.get_state()) {
     for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
       for (const NamedTensor& each : *buffers)
         kept_.push_back({each.tensor, each.tensor.detach().clone()});
@@ -37,8 +37,7 @@ class FromScratch {
     auto options = options_.begin();
     for_batch_norms(model_, [&](auto& norm) { norm.options = *options++; });
     for (auto& [live, kept] : kept_) live.detach().copy_(kept);
-    auto generator = at::detail::getDefaultCPUGenerator();
-    generator.set_state(state_);
+    generator_.set_state(state_);
   }
   FromScratch(const FromScratch&) = delete;
   FromScratch& operator=(const FromScratch&) = delete;
@@ -48,7 +47,8 @@ class FromScratch {
   using Momentum = std::decay_t<decltype(torch::nn::BatchNormOptions(1).momentum())>;
 
   const Model& model_;
-  torch::Tensor state_;  // of the generator
+  at::Generator generator_;
+  torch::Tensor state_;  // of it
   std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
   std::vector<torch::nn::BatchNormOptions> options_;
 };
@@ -61,10 +61,11 @@ bool has_batch_norm(const Model& model) {
   return found;
 }
 
-std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, const Dataset& train,
-                                       const FreshStatistics& how) {
+std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, const Compute& compute,
+                                       const Dataset& train, const FreshStatistics& how) {
   const torch::NoGradGuard no_grad;
-  const FromScratch fresh(run.binding(), model);
+  const FromScratch fresh(run.binding(), model, compute.device());
+  const Autocast precision = compute.autocast();
   const std::int64_t batch = std::min(how.batch, train.size());
   GlobalBatches batches(static_cast<std::uint32_t>(train.size()), batch,
                         Rng(how.seed).split(0x626e)());
@@ -73,7 +74,8 @@ std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, con
   for (std::int64_t number = 0; number < (run.world().rank() + 1) * how.batches;) {
     const auto indices = batches.next();
     if (std::ssize(indices) < batch) continue;
-    if (number++ >= run.world().rank() * how.batches) model.forward(train.get(indices).data);
+    if (number++ >= run.world().rank() * how.batches)
+      model.forward(compute.upload().bring(train.get(indices)).data);
   }
   return run.averaged_buffers();
 }

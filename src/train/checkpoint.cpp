@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "core/atomic_file.h"
+#include "core/queue.h"
+#include "data/device_stream.h"
 #include "keep/checkpoint_files.h"
 #include "keep/checkpoint_state.h"
 #include "keep/run_folder.h"
 #include "torch/safetensors.h"
+#include "torch/tensor_of.h"
+#include "train/compute.h"
 
 namespace skein {
 namespace {
@@ -18,10 +22,39 @@ constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kGenerator = "torch_generator";
+constexpr const char* kDeviceGenerator = "device_generator";
 constexpr const char* kPosition = "data_position";
 constexpr const char* kBlocks = "data_blocks";
 constexpr const char* kSteps = "steps";
 constexpr const char* kOwnOptimizer = "optimizer/";
+
+torch::Device device_of(Distributed::Impl& run) { return run.binding().parameter_plane().device(); }
+
+// While it lives a device does nothing but what is done here with torch: what the strategy and the
+// model had put on it before is done, and so is what was done here when it ends.
+class AtRest {
+ public:
+  explicit AtRest(Distributed::Impl& run) : run_(run) { finish(); }
+  ~AtRest() {
+    try {
+      finish();
+    } catch (...) {  // a device that has failed is heard of in the next step
+    }
+  }
+  AtRest(const AtRest&) = delete;
+  AtRest& operator=(const AtRest&) = delete;
+
+ private:
+  void finish() {
+    World::Impl& world = run_.world().impl();
+    world.courier().with_loop([&] {
+      if (Queue* const queue = world.loop().queue()) queue->finish();
+    });
+    finish_stream(device_of(run_));
+  }
+
+  Distributed::Impl& run_;
+};
 
 // The state of an optimizer that owns the whole model, cut by parameter and with its shape, so that
 // it fits any layout of the arena. The tensors alias it.
@@ -30,8 +63,7 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
   for (const auto& [name, vector] : run.optimizer().state()) {
     SKEIN_CHECK(vector.count == run.binding().arena().size(), "{} of {} elements of '{}'",
                 vector.count, run.binding().arena().size(), name);
-    const torch::Tensor flat =
-        torch::from_blob(vector.data, {static_cast<std::int64_t>(vector.count)});
+    const torch::Tensor flat = tensor_of(vector);
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
       tensors.push_back({kOwnOptimizer + name + "/" + run.binding().names_of_slot(slot).front(),
@@ -87,6 +119,14 @@ FileSum save_optimizer(const fs::path& path, Distributed::Impl& run) {
   });
 }
 
+void read_into(const SafeTensorsFile& file, const std::string& tensor, std::size_t first,
+               Span into) {
+  if (into.device.kind != Device::gpu) return file.read(tensor, first, into);
+  torch::Tensor host = torch::empty({static_cast<std::int64_t>(into.count)});
+  file.read(tensor, first, {host.data_ptr<float>(), into.count});
+  tensor_of(into).copy_(host);
+}
+
 // Each worker reads what it owns. All look whether everything is there, so that all hear of it.
 void load_optimizer(const fs::path& path, Distributed::Impl& run) {
   const SafeTensorsFile file(path);
@@ -105,7 +145,8 @@ void load_optimizer(const fs::path& path, Distributed::Impl& run) {
         const std::size_t begin = std::max(whole.offset, own.offset);
         const std::size_t end = std::min(whole.end(), own.end());
         if (begin < end)
-          file.read(tensor, begin - whole.offset, vector.at(owned.place_of({begin, end - begin})));
+          read_into(file, tensor, begin - whole.offset,
+                    vector.at(owned.place_of({begin, end - begin})));
       }
     }
 }
@@ -138,7 +179,7 @@ std::vector<NamedTensor> own_tensors(Distributed::Impl& run,
     for (const NamedTensor& each : *buffers)
       tensors.push_back({"buffer/" + each.name, each.tensor});
   tensors.push_back({kPosition, torch::tensor({position.epoch, position.offset}, torch::kInt64)});
-  tensors.push_back({kGenerator, at::detail::getDefaultCPUGenerator().get_state()});
+  tensors.push_back({kGenerator, generator_of(torch::kCPU).get_state()});
   return tensors;
 }
 
@@ -173,6 +214,8 @@ fs::path rank_path(const fs::path& folder, int rank) {
 FileSum save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
   auto tensors = own_tensors(run, state.position);
   tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
+  if (const torch::Device device = device_of(run); !device.is_cpu())
+    tensors.push_back({kDeviceGenerator, generator_of(device).get_state()});
   if (!run.strategy().equal_replicas()) {
     tensors.push_back({kSteps, whole_numbers({state.progress.steps})});
     for (const NamedTensor& each : optimizer_tensors(run)) tensors.push_back(each);
@@ -180,14 +223,22 @@ FileSum save_own(const fs::path& path, Distributed::Impl& run, const TrainingSta
   return write_safetensors(path, tensors);
 }
 
-void restore_generator(const fs::path& path, const torch::Tensor& saved) {
-  auto generator = at::detail::getDefaultCPUGenerator();
+void restore_generator(const fs::path& path, torch::Device device, const char* name,
+                       const torch::Tensor& saved) {
+  auto generator = generator_of(device);
   try {
     generator.set_state(saved);
   } catch (const c10::Error&) {
     throw ConfigError(
-        fmt::format("{}: '{}' is no state of torch's random generator", path.string(), kGenerator));
+        fmt::format("{}: '{}' is no state of torch's random generator", path.string(), name));
   }
+}
+
+// A run that was saved on another kind of device has none: this one starts from its seed.
+void restore_device_generator(const fs::path& path, const SafeTensors& file, torch::Device device) {
+  const torch::Tensor* saved = file.find(kDeviceGenerator);
+  if (saved == nullptr || device.is_cpu()) return;
+  restore_generator(path, device, kDeviceGenerator, *saved);
 }
 
 void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state) {
@@ -196,7 +247,8 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
   copy_all(path, file, tensors);
   const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
   state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
-  restore_generator(path, tensors.back().tensor);
+  restore_generator(path, torch::kCPU, kGenerator, tensors.back().tensor);
+  restore_device_generator(path, file, device_of(run));
   state.queue.held = whole_numbers(file, kBlocks);
   const auto steps = whole_numbers(file, kSteps);
   if (run.strategy().equal_replicas() || steps.empty()) return;
@@ -295,8 +347,11 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
     fs::create_directories(unfinished);
   }
   world.barrier();
-  const FileSum own = save_own(rank_path(unfinished, world.rank()), run, state);
-  FileSum model, progress;
+  FileSum own, model, progress;
+  {
+    const AtRest rest(run);
+    own = save_own(rank_path(unfinished, world.rank()), run, state);
+  }
   const FileSum optimizer = save_optimizer(unfinished / kOptimizer, run);
   if (leads) {
     model = write_safetensors(unfinished / kModel, tensors);
@@ -348,6 +403,7 @@ TrainingState load_checkpoint(const fs::path& checkpoint, Distributed::Impl& run
                       saved.run_id};
   check_identity(checkpoint / kState, saved.identity, identity);
   if (run.strategy().wants_order_of_reads()) lay_out(run, saved.order);
+  const AtRest rest(run);
   load_into_module(run.module(), read_safetensors(checkpoint / kModel));
   load_optimizer(checkpoint / kOptimizer, run);
   // One that was lost before the checkpoint was made has left nothing of its own either.

@@ -3,7 +3,7 @@
 //   OUT/checkpoints/SAMPLES/
 //     model.safetensors      parameters and averaged buffers
 //     optimizer.safetensors  optimizer state by parameter: "momentum/fc.weight"
-//     rank-K.safetensors     worker K's own: buffers, random generator, place in the data, and
+//     rank-K.safetensors     worker K's own: buffers, random generators, place in the data, and
 //                            optimizer state where each worker has one
 //     state.json             progress, data position, the job's identity, the run's id
 //     checksums.json         of all these

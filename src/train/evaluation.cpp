@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/kernels.h"
 #include "plan/shares.h"
 
 namespace skein {
@@ -66,7 +65,8 @@ Share own_share(World& world, std::int64_t samples) {
 
 }  // namespace
 
-std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Compute& compute,
+                                   const Dataset& test,
                                    const std::function<std::vector<NamedTensor>()>& buffers,
                                    const std::function<bool()>& stop) {
   World& world = run.world();
@@ -79,7 +79,10 @@ std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const D
   const Share share = own_share(world, test.size());
   std::int64_t next = share.begin;
   const std::int64_t end = share.begin + share.count;
-  double loss = 0, correct = 0, predictions = 0, stopped = 0;
+  torch::Tensor loss =
+      torch::zeros({}, torch::TensorOptions(compute.device()).dtype(torch::kFloat64));
+  torch::Tensor correct = torch::zeros_like(loss);
+  double predictions = 0, stopped = 0;
   while (next < end) {
     if (stop()) {
       stopped = 1;
@@ -88,16 +91,18 @@ std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const D
     std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
     std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
     next += std::ssize(indices);
-    const Batch batch = test.get(indices);
+    // Added up where they are computed: nobody waits for a device before the end.
+    const Batch batch = compute.upload().bring(test.get(indices));
+    const auto count = static_cast<double>(batch.target.numel());
+    const Autocast precision = compute.autocast();
     const torch::Tensor logits = model.forward(batch.data);
-    const Score score = count_correct(logits, batch.target);
-    loss += loss_of(logits, batch.target).item<double>() * static_cast<double>(score.predictions);
-    correct += static_cast<double>(score.correct);
-    predictions += static_cast<double>(score.predictions);
+    loss += loss_of(logits, batch.target).to(torch::kFloat64) * count;
+    correct += logits.argmax(-1).eq(batch.target).sum();
+    predictions += count;
   }
   model.train();
   run.after_flush();
-  const auto sums = world.sum({loss, correct, predictions, stopped});
+  const auto sums = world.sum({loss.item<double>(), correct.item<double>(), predictions, stopped});
   if (sums[3] > 0) return {};
   return Evaluation{sums[0] / sums[2], sums[1] / sums[2]};
 }

@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "models/model.h"
 #include "torch/distributed_impl.h"
+#include "train/compute.h"
 
 namespace skein {
 
@@ -21,7 +22,8 @@ struct Evaluation {
 // their own these are averaged for the evaluation only, and `buffers` gives the batch-norm
 // statistics, the same on all workers, for it. `stop` is asked before every batch: if it says yes
 // on any worker, that one computes no more and all of them get nothing.
-std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Dataset& test,
+std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Compute& compute,
+                                   const Dataset& test,
                                    const std::function<std::vector<NamedTensor>()>& buffers,
                                    const std::function<bool()>& stop);
 

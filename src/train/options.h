@@ -30,7 +30,12 @@ struct TrainOptions {
   Credentials credentials;  // likewise
   bool encrypt = true;
   bool two_levels = true;
-  int threads = 1;  // that torch may use in each worker
+  int threads = 1;                     // that torch may use in each worker
+  std::string device = "auto";         // "cpu", "cuda", "cuda:K" or "auto"
+  std::string precision = "f32";       // or "bf16": of forward and loss
+  std::string tf32 = "default";        // "on" or "off": may float32 products on GPUs be rounded
+  std::string channels_last = "auto";  // "on" or "off": how images lie in memory
+  bool deterministic = false;          // the same bits from the same seed, on a GPU too
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // the longest wait for a peer
 
   // How much. One of the two is positive.

@@ -21,13 +21,15 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
-  const auto rows = world.gather(
-      {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
-       seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
-       static_cast<double>(figures.bytes_sent), training});
+  const auto rows =
+      world.gather({static_cast<double>(figures.samples),
+                    static_cast<double>(figures.micro_batches), seconds(figures.busy) / training,
+                    milliseconds(figures.exposed) / steps, static_cast<double>(figures.bytes_sent),
+                    training, static_cast<double>(figures.device_memory_bytes)});
   const auto strategies = world.impl().gather_text(strategy.dump());
+  const auto devices = world.impl().gather_text(figures.device);
   Json workers = Json::array();
-  double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0;
+  double samples = 0, exposed = 0, bytes = 0, longest = 0, present = 0, memory = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (!world.impl().present()[r]) {
       workers.push_back({{"rank", r}, {"lost", true}});
@@ -39,7 +41,11 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                        {"micro_batches", static_cast<std::int64_t>(row[1])},
                        {"busy_fraction", row[2]},
                        {"exposed_comm_ms", row[3]},
-                       {"bytes_sent", static_cast<std::int64_t>(row[4])}});
+                       {"bytes_sent", static_cast<std::int64_t>(row[4])},
+                       {"device", devices[r]},
+                       {"precision", options.precision}});
+    if (row[6] > 0) workers.back()["device_memory_bytes"] = static_cast<std::int64_t>(row[6]);
+    memory = std::max(memory, row[6]);
     if (Json own = Json::parse(strategies[r]); !own.empty()) workers.back()["figures"] = own;
     samples += row[0];
     exposed += row[3];
@@ -52,6 +58,8 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"fabric", world.fabric()},
             {"model", options.model},
             {"data", options.data},
+            {"device", figures.device.substr(0, figures.device.find(':'))},
+            {"precision", options.precision},
             {"parameters", parameters},
             {"samples", total_samples},
             {"seconds", longest},
@@ -70,6 +78,10 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"flush_seconds", seconds(figures.flush)},
             {"figures", strategy},
             {"per_worker", workers}};
+  if (memory > 0) {
+    json["device_memory_bytes"] = static_cast<std::int64_t>(memory);
+    json["channels_last"] = figures.channels_last;
+  }
   if (options.target_accuracy > 0) {
     json["target_accuracy"] = options.target_accuracy;
     json["seconds_to_target"] = figures.target_seconds >= 0 ? Json(figures.target_seconds) : Json();
@@ -88,6 +100,9 @@ std::string summary_text(const Json& summary) {
       100 * summary["accuracy"].get<double>(), summary["loss"].get<double>(),
       summary["iteration_ms"]["p50"].get<double>(), summary["iteration_ms"]["p95"].get<double>(),
       summary["exposed_comm_ms"].get<double>(), print_bytes(summary["bytes_sent"].get<double>()));
+  if (summary.contains("device_memory_bytes"))
+    text += fmt::format("; {} of a GPU's memory in use",
+                        print_bytes(summary["device_memory_bytes"].get<double>()));
   if (summary.contains("seconds_to_target"))
     text +=
         summary["seconds_to_target"].is_null()

@@ -24,6 +24,9 @@ struct RunFigures {
   Duration startup{}, evaluation{}, checkpointing{}, flush{};
   std::uint64_t bytes_sent = 0;
   std::vector<double> iteration_ms;
+  std::string device = "cpu";            // where it computed
+  std::int64_t device_memory_bytes = 0;  // taken of that device at the end, by whomever
+  bool channels_last = false;
   double target_seconds = -1;  // training time when the target accuracy was first reached
 };
 

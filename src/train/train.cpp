@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "launch/environment.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
 
@@ -25,7 +26,8 @@ int run_training(const TrainOptions& options) {
   join.emulate_latency = options.emulate_latency;
   World world = World::join(join);
   try {
-    Trainer(world, options, started).run();
+    const Placement placement = detect(process_environment).value_or(Placement{});
+    Trainer(world, options, placement.local_rank, started).run();
     world.barrier();  // nobody leaves while others may still wait for it
     world.impl().board().set_phase(Phase::done);
     return 0;

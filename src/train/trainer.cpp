@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <tuple>
 
@@ -48,6 +47,9 @@ std::optional<Pace> pace_of(const TrainOptions& options, int rank) {
               Rng(options.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank)));
 }
 
+// How many steps the host may be ahead of a device.
+constexpr std::size_t kStepsAhead = 2;
+
 // Every worker's order of the data is its own where it draws by itself.
 std::uint64_t data_seed(std::uint64_t seed, int rank) {
   return Rng(seed).split(0x64617461).split(static_cast<std::uint64_t>(rank))();
@@ -55,9 +57,10 @@ std::uint64_t data_seed(std::uint64_t seed, int rank) {
 
 }  // namespace
 
-Trainer::Trainer(World& world, const TrainOptions& options, Time started)
+Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time started)
     : world_(world),
       options_(options),
+      compute_(options, local_rank),
       data_(open_data(options.data, options.data_settings, options.seed)),
       bar_(clock_, stderr, options.quiet || world.rank() != 0, options.log_every) {
   const std::int64_t train_size = data_.train->size();
@@ -66,6 +69,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
   torch::manual_seed(options.seed);
   model_ = make_model(options.model, data_.train->sample_shape(), data_.train->classes(),
                       options.model_settings);
+  compute_.take(*model_);
   StrategySpec strategy(options.strategy);
   strategy.options = options.strategy_settings;
   strategy.seed(options.seed);
@@ -79,7 +83,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, Time started)
       static_cast<std::uint32_t>(train_size), step_batch(),
       common_order ? options.seed : data_seed(options.seed, world.rank()));
   numbered_ = NumberedBatches(train_size, step_batch(), budget_);
-  prefetcher_ = std::make_unique<Prefetcher>(data_.train);
+  prefetcher_ = std::make_unique<Prefetcher>(data_.train, compute_.upload());
   Distributed::Impl& run = run_->impl();
   pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step,
                                    options.batch, pace_of(options, world.rank()));
@@ -254,6 +258,7 @@ std::pair<std::int64_t, std::int64_t> Trainer::meet(bool at_the_end) {
 // mark that one does not come to any more is nobody's.
 // Returns whether the target was reached.
 bool Trainer::evaluate_and_save() {
+  if (evaluations_.due(done()) || checkpoints_.due(done())) catch_up();
   while (evaluations_.due(done()) || checkpoints_.due(done())) {
     Marks& marks = evaluations_.next() <= checkpoints_.next() ? evaluations_ : checkpoints_;
     const auto [ending, all] = meet(false);
@@ -279,9 +284,11 @@ void Trainer::wait_for_the_end() {
 void Trainer::run() {
   if (!options_.quiet && world_.rank() == 0 && done() == 0) {
     const auto parameters = static_cast<double>(run_->impl().binding().arena().size());
-    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples",
+    bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples{}{}",
                          options_.model, print_count(parameters), data_.name, world_.size(),
-                         world_.size() == 1 ? "" : "s", options_.strategy, budget_));
+                         world_.size() == 1 ? "" : "s", options_.strategy, budget_,
+                         compute_.on_gpu() ? ", " + compute_.text() : "",
+                         options_.precision == "f32" ? "" : ", " + options_.precision));
   }
   Worker& worker = run_->impl().worker();
   next_ = next_step(done());
@@ -301,6 +308,7 @@ void Trainer::run() {
     const Part part = own_part(step);
     const Part upcoming = own_part(next_);
     train_step(part, upcoming);
+    if (compute_.on_gpu()) settle_losses(kStepsAhead - 1);
     position_ = step.after;
     figures_.training += now() - begin;
     const bool updated = run_->steps() > steps;
@@ -312,9 +320,10 @@ void Trainer::run() {
       if (options_.verify) run_->impl().verify_replicas();
     }
     reached = evaluate_and_save();
-    if (updated) bar_.update(progress());
+    if (updated && smooth_loss_ >= 0) bar_.update(progress());
   }
   if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
+  catch_up();
   const Time flushing = now();
   wait_for_the_end();
   run_->flush();
@@ -332,7 +341,7 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
   run_->expect(part.samples);
   const Time begin = now();
   const Duration waited = run_->impl().exposed_communication();
-  if (part.samples > 0) loss_ = 0;
+  if (part.samples > 0) step_loss_ = torch::Tensor();
   for (std::size_t i = 0; i < part.pieces.size(); ++i) {
     const double weight =
         static_cast<double>(part.pieces[i].size()) / static_cast<double>(part.samples);
@@ -341,12 +350,18 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
                                                      : &upcoming.pieces.front();
     micro_batch(part.pieces[i], next, weight);
   }
+  if (part.samples > 0) loss_ = LateNumber(step_loss_);
   const Duration updated = run_->impl().update_time();
   figures_.busy += now() - begin - (run_->impl().exposed_communication() - waited);
   run_->step(part.samples);
   figures_.busy += run_->impl().update_time() - updated;
   figures_.samples += part.samples;
   figures_.micro_batches += std::ssize(part.pieces);
+}
+
+torch::Tensor Trainer::forward(const Batch& batch) {
+  const Autocast precision = compute_.autocast();
+  return loss_of(model_->forward(batch.data), batch.target);
 }
 
 void Trainer::micro_batch(const Indices& indices, const Indices* next, double weight) {
@@ -358,14 +373,17 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   const Time begin = now();
   const Duration updated = run_->impl().update_time();
   pacer_->begin(std::ssize(indices), updated - std::exchange(paced_update_, updated));
-  torch::Tensor loss = loss_of(model_->forward(batch.data), batch.target);
+  torch::Tensor loss = forward(batch);
   if (weight != 1) loss = loss * weight;
+  if (pacer_->active()) compute_.finish();
   pacer_->forward_done();
   const Time middle = now();
   board.set_phase(Phase::backward);
   loss.backward();
+  if (pacer_->active()) compute_.finish();
   pacer_->backward_done();
-  loss_ += loss.item<double>();
+  const torch::Tensor value = loss.detach().to(torch::kFloat64);
+  step_loss_ = step_loss_.defined() ? step_loss_ + value : value;
   if (trace_) {
     trace_->span(Lane::forward, "forward" + step_name_, begin, middle);
     trace_->span(Lane::backward, "backward", middle, now());
@@ -381,29 +399,49 @@ ProgressFigures Trainer::progress() const {
           evaluated_at_ >= 0 ? evaluation_.accuracy : -1};
 }
 
+// The line of a step is written when its loss has come: on the host at once.
 void Trainer::log_step() {
-  if (std::isnan(loss_) || std::isinf(loss_))
-    throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss_,
-                            run_->steps()));
-  smooth_loss_ = smooth_loss_ < 0 ? loss_ : 0.9 * smooth_loss_ + 0.1 * loss_;
   const Duration exposed = run_->impl().exposed_communication();
   nlohmann::json line{{"kind", "step"},
                       {"step", run_->steps()},
                       {"samples", done()},
                       {"seconds", seconds(figures_.training)},
-                      {"loss", loss_},
                       {"learning_rate", run_->learning_rate()},
                       {"iteration_ms", figures_.iteration_ms.back()},
                       {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}};
   run_->impl().look_at([&](const Strategy& strategy) { line.update(strategy.step_figures()); });
-  metrics_.write(line);
   logged_exposed_ = exposed;
+  logged_.push_back({loss_, std::move(line)});
+  if (!compute_.on_gpu()) settle_losses(0);
+}
+
+// Of all steps but the newest `left`, for which it waits: so the host is not too far ahead.
+void Trainer::settle_losses(std::size_t left) {
+  while (logged_.size() > left) {
+    const double loss = logged_.front().loss.value();
+    nlohmann::json line = std::move(logged_.front().line);
+    logged_.pop_front();
+    if (std::isnan(loss) || std::isinf(loss))
+      throw Error(fmt::format("the loss is {} at step {}: try a smaller --lr, or --clip", loss,
+                              line["step"].get<std::int64_t>()));
+    smooth_loss_ = smooth_loss_ < 0 ? loss : 0.9 * smooth_loss_ + 0.1 * loss;
+    line["loss"] = loss;
+    metrics_.write(line);
+  }
+}
+
+// Waits for the steps that a device has not done yet, which are training, too.
+void Trainer::catch_up() {
+  const Time begin = now();
+  settle_losses(0);
+  compute_.finish();
+  figures_.training += now() - begin;
 }
 
 // As an evaluation and the final model need them; with replicas that are equal.
 std::vector<NamedTensor> Trainer::buffers_now() {
   if (options_.bn_recompute == 0) return run_->impl().averaged_buffers();
-  return fresh_buffers(run_->impl(), *model_, *data_.train,
+  return fresh_buffers(run_->impl(), *model_, compute_, *data_.train,
                        {options_.bn_recompute, options_.batch, options_.seed});
 }
 
@@ -417,7 +455,7 @@ void Trainer::save_model() {
 bool Trainer::evaluate_now(const std::function<bool()>& stop) {
   const Time begin = now();
   const auto found = evaluate(
-      run_->impl(), *model_, *data_.test, [this] { return buffers_now(); }, stop);
+      run_->impl(), *model_, compute_, *data_.test, [this] { return buffers_now(); }, stop);
   figures_.evaluation += now() - begin;
   if (!found) return false;
   evaluation_ = *found;
@@ -450,6 +488,9 @@ void Trainer::report() {
   Distributed::Impl& run = run_->impl();
   figures_.exposed = run.exposed_communication();
   figures_.bytes_sent = world_.impl().fabric().bytes_sent();
+  figures_.device = compute_.device().str();
+  figures_.device_memory_bytes = compute_.memory_in_use();
+  figures_.channels_last = compute_.channels_last();
   std::int64_t parameters = 0;
   for (const Slot& slot : run.binding().arena().slots())
     parameters += static_cast<std::int64_t>(slot.range.count);

@@ -1,7 +1,9 @@
 // The training loop of one worker.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -19,6 +21,8 @@
 #include "skein/torch.h"
 #include "train/batch_norm.h"
 #include "train/checkpoint.h"
+#include "train/compute.h"
+#include "train/late_number.h"
 #include "train/report.h"
 
 namespace skein {
@@ -26,7 +30,8 @@ namespace skein {
 class Trainer {
  public:
   // Opens the data, makes the model, joins nobody: `world` is joined already. Resumes if asked to.
-  Trainer(World& world, const TrainOptions& options, Time started);
+  // `local_rank`: this worker's number on its host.
+  Trainer(World& world, const TrainOptions& options, int local_rank, Time started);
 
   // Trains to the end of the budget, the target or a request to stop; evaluates, saves and reports.
   void run();
@@ -58,12 +63,15 @@ class Trainer {
   Step next_block();
   Part own_part(const Step& step);
   void train_step(const Part& part, const Part& upcoming);
+  torch::Tensor forward(const Batch& batch);  // to the loss
   void micro_batch(const Indices& indices, const Indices* next, double weight);
   std::vector<NamedTensor> buffers_now();
   void save_model();
   bool evaluate_now(const std::function<bool()>& stop);  // false: cut short, nothing is known
   void checkpoint_now();
   void log_step();
+  void settle_losses(std::size_t left);
+  void catch_up();
   ProgressFigures progress() const;
   void report();
 
@@ -80,6 +88,7 @@ class Trainer {
   World& world_;
   const TrainOptions& options_;
   SteadyClock clock_;
+  Compute compute_;
   DataSets data_;
   std::shared_ptr<Model> model_;
   std::int64_t budget_ = 0;
@@ -105,7 +114,14 @@ class Trainer {
   std::string step_name_;             // of the step that is computed, in traces
   Evaluation evaluation_;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
-  double loss_ = 0;  // of this worker's last step
+  torch::Tensor step_loss_;  // of the step that is computed, up to now
+  LateNumber loss_;          // of this worker's last step
+  // Steps whose loss the device may still be computing, with the line to be written of each.
+  struct Logged {
+    LateNumber loss;
+    nlohmann::json line;
+  };
+  std::deque<Logged> logged_;
   double smooth_loss_ = -1;
   Duration logged_exposed_{};
   Duration paced_update_{};  // update time that a micro-batch has made up for

@@ -1,0 +1,111 @@
+#include "train/gpus.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <torch/cuda.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_descriptor.h"
+#include "core/parse_number.h"
+#include "cuda/cuda.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string print(const Gpus& gpus) {
+  Json devices = Json::array();
+  for (const Gpu& each : gpus.devices)
+    devices.push_back({each.name, each.memory_bytes, each.free_bytes});
+  return Json{{"devices", devices}, {"why", gpus.why_none}, {"torch", gpus.in_torch}}.dump();
+}
+
+Gpus parse(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return {{}, "a child process that asked the driver has died", false};
+  Gpus gpus{{}, json["why"], json["torch"]};
+  for (const Json& each : json["devices"]) gpus.devices.push_back({each[0], each[1], each[2]});
+  return gpus;
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  char part[4096];
+  for (ssize_t got = 0; (got = ::read(descriptor, part, sizeof(part))) > 0;)
+    text.append(part, static_cast<std::size_t>(got));
+  return text;
+}
+
+// What a child does, and all that it does.
+[[noreturn]] void answer(int descriptor) noexcept {
+  const std::string text = print(find_gpus());
+  const ssize_t written = ::write(descriptor, text.data(), text.size());
+  ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
+}
+
+}  // namespace
+
+Gpus find_gpus() {
+  Gpus gpus;
+  gpus.in_torch = at::globalContext().hasCUDART();
+  gpus.why_none = why_no_cuda();
+  if (gpus.why_none.empty() && !gpus.in_torch)
+    gpus.why_none = fmt::format(
+        "this LibTorch ({}) has no CUDA: build with one that has (docs/gpus.md)", TORCH_VERSION);
+  if (gpus.why_none.empty() && torch::cuda::device_count() == 0)
+    gpus.why_none = "LibTorch finds no GPU, though the driver does: skein doctor says more";
+  if (!gpus.why_none.empty()) return gpus;
+  for (const CudaDevice& each : cuda_devices())
+    gpus.devices.push_back(
+        {each.name, static_cast<std::int64_t>(each.memory), static_cast<std::int64_t>(each.free)});
+  return gpus;
+}
+
+Gpus find_gpus_in_a_child() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("no pipe to a child process could be made");
+  const FileDescriptor from(ends[0]);
+  FileDescriptor to(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) throw Error("no child process could be made to look for GPUs");
+  if (child == 0) answer(to.get());
+  to = FileDescriptor();
+  const std::string text = read_all(from.get());
+  ::waitpid(child, nullptr, 0);
+  return parse(text);
+}
+
+DeviceChoice parse_device(const std::string& text) {
+  if (text == "cpu") return {DeviceChoice::cpu};
+  if (text == "auto") return {DeviceChoice::automatic};
+  if (text == "cuda") return {DeviceChoice::cuda};
+  int index = 0;
+  if (text.starts_with("cuda:") && parse_number(text.substr(5), index) && index >= 0)
+    return {DeviceChoice::cuda, index};
+  throw ConfigError(fmt::format("--device {}: expected cpu, cuda, cuda:K or auto", text));
+}
+
+int gpu_of_worker(const DeviceChoice& choice, const Gpus& gpus, int local_rank) {
+  if (choice.kind == DeviceChoice::cpu) return -1;
+  const int count = static_cast<int>(gpus.devices.size());
+  if (count == 0) {
+    if (choice.kind == DeviceChoice::automatic) return -1;
+    throw ConfigError(fmt::format("--device cuda{}: there is no GPU to use: {}",
+                                  choice.index < 0 ? "" : fmt::format(":{}", choice.index),
+                                  gpus.why_none));
+  }
+  if (choice.index < 0) return local_rank % count;
+  if (choice.index < count) return choice.index;
+  throw ConfigError(fmt::format("--device cuda:{}: this host has {}; expected cuda:0{}",
+                                choice.index,
+                                count == 1 ? "one GPU" : fmt::format("{} GPUs", count),
+                                count == 1 ? "" : fmt::format(" to cuda:{}", count - 1)));
+}
+
+}  // namespace skein
