@@ -2,6 +2,7 @@
 #
 #   make demo    train on an emulated bad cluster and print a table
 #   make test    every test; make test-torch: those that touch LibTorch
+#   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
 #   make bench   every benchmark, as ratios measured side by side
 #   make fuzz    what reads what arrives from outside, given any bytes, for FUZZ_SECONDS each
 #   make soak    many more random clusters with random faults than the tests have time for
@@ -23,7 +24,7 @@ BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup setup-torch configure build demo test test-torch bench fuzz soak lint format sanitize asan tsan clean
+.PHONY: setup setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -102,6 +103,9 @@ WITHOUT_TORCH := 'GossipTraining|RestartsTrain|RunFolder|HostsCommand|RealSsh|Na
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
 	@ctest --test-dir $(BUILD) --output-on-failure -j 3 -L 'torch|multiproc|example' -E $(WITHOUT_TORCH)
+
+test-gpu:
+	@tests/gpu/run.sh
 
 bench: setup-torch
 	$(call install,$(BENCH_PACKAGES))

@@ -139,9 +139,9 @@ endmacro()
 # A test program from FILES…; every case in it becomes a ctest test. With TORCH the program does, since
 # loading torch takes a second; where there are PARTS, for thousands of cases, each of these does; with
 # SKEIN_SANITIZE each of its SHARDS parts does, since starting a process takes long, and cases that match
-# SLOW are left out. LABEL is its folder.
+# SLOW are left out. LABEL is its folder. PROPERTIES are those of each case's test.
 function(skein_test name)
-  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS;PARTS" "FILES;LIBS;SLOW" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS;PARTS" "FILES;LIBS;SLOW;PROPERTIES" ${ARGN})
   add_executable(${name} ${arg_FILES})
   skein_target(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -179,6 +179,7 @@ function(skein_test name)
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${part}")
     endforeach()
   else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+                         PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${arg_PROPERTIES})
   endif()
 endfunction()

@@ -35,14 +35,19 @@ class Cnn : public Model {
         output_(register_module("output", torch::nn::Linear(4 * width, classes))) {}
 
   torch::Tensor forward(torch::Tensor input) override {
-    auto x = torch::relu(norm1_->forward(conv1_->forward(input)));
-    x = torch::relu(norm2_->forward(torch::max_pool2d(conv2_->forward(x), 2)));
-    x = torch::relu(norm3_->forward(torch::max_pool2d(conv3_->forward(x), 2)));
+    auto x = torch::relu(normed(norm1_, conv1_->forward(input)));
+    x = torch::relu(normed(norm2_, torch::max_pool2d(conv2_->forward(x), 2)));
+    x = torch::relu(normed(norm3_, torch::max_pool2d(conv3_->forward(x), 2)));
     x = torch::relu(hidden_->forward(x.flatten(1)));
     return output_->forward(x);
   }
 
  private:
+  // In float32, as autocast does it on GPUs; on CPUs it would not, and old LibTorch refuses.
+  static torch::Tensor normed(torch::nn::GroupNorm& norm, const torch::Tensor& x) {
+    return norm->forward(x.to(torch::kFloat32));
+  }
+
   // A side of the picture after the convolutions.
   static std::int64_t reduced(std::int64_t side) { return (side + 1) / 2 / 2 / 2; }
 

@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "core/atomic_file.h"
-#include "core/queue.h"
 #include "data/device_stream.h"
 #include "keep/checkpoint_files.h"
 #include "keep/checkpoint_state.h"
 #include "keep/run_folder.h"
 #include "torch/safetensors.h"
-#include "torch/tensor_of.h"
+#include "torch/torch_stream.h"
 #include "train/compute.h"
 
 namespace skein {
@@ -28,7 +27,9 @@ constexpr const char* kBlocks = "data_blocks";
 constexpr const char* kSteps = "steps";
 constexpr const char* kOwnOptimizer = "optimizer/";
 
-torch::Device device_of(Distributed::Impl& run) { return run.binding().parameter_plane().device(); }
+torch::Device device_of_run(Distributed::Impl& run) {
+  return run.binding().parameter_plane().device();
+}
 
 // While it lives a device does nothing but what is done here with torch: what the strategy and the
 // model had put on it before is done, and so is what was done here when it ends.
@@ -46,11 +47,8 @@ class AtRest {
 
  private:
   void finish() {
-    World::Impl& world = run_.world().impl();
-    world.courier().with_loop([&] {
-      if (Queue* const queue = world.loop().queue()) queue->finish();
-    });
-    finish_stream(device_of(run_));
+    run_.world().impl().finish([] {});
+    finish_stream(device_of_run(run_));
   }
 
   Distributed::Impl& run_;
@@ -63,7 +61,7 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
   for (const auto& [name, vector] : run.optimizer().state()) {
     SKEIN_CHECK(vector.count == run.binding().arena().size(), "{} of {} elements of '{}'",
                 vector.count, run.binding().arena().size(), name);
-    const torch::Tensor flat = tensor_of(vector);
+    const torch::Tensor flat = tensor_over(vector);
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
       tensors.push_back({kOwnOptimizer + name + "/" + run.binding().names_of_slot(slot).front(),
@@ -124,7 +122,7 @@ void read_into(const SafeTensorsFile& file, const std::string& tensor, std::size
   if (into.device.kind != Device::gpu) return file.read(tensor, first, into);
   torch::Tensor host = torch::empty({static_cast<std::int64_t>(into.count)});
   file.read(tensor, first, {host.data_ptr<float>(), into.count});
-  tensor_of(into).copy_(host);
+  tensor_over(into).copy_(host);
 }
 
 // Each worker reads what it owns. All look whether everything is there, so that all hear of it.
@@ -214,7 +212,7 @@ fs::path rank_path(const fs::path& folder, int rank) {
 FileSum save_own(const fs::path& path, Distributed::Impl& run, const TrainingState& state) {
   auto tensors = own_tensors(run, state.position);
   tensors.push_back({kBlocks, whole_numbers(state.queue.held)});
-  if (const torch::Device device = device_of(run); !device.is_cpu())
+  if (const torch::Device device = device_of_run(run); !device.is_cpu())
     tensors.push_back({kDeviceGenerator, generator_of(device).get_state()});
   if (!run.strategy().equal_replicas()) {
     tensors.push_back({kSteps, whole_numbers({state.progress.steps})});
@@ -248,7 +246,7 @@ void load_own(const fs::path& path, Distributed::Impl& run, TrainingState& state
   const torch::Tensor& position = tensors[tensors.size() - 2].tensor;
   state.position = {position[0].item<std::int64_t>(), position[1].item<std::int64_t>()};
   restore_generator(path, torch::kCPU, kGenerator, tensors.back().tensor);
-  restore_device_generator(path, file, device_of(run));
+  restore_device_generator(path, file, device_of_run(run));
   state.queue.held = whole_numbers(file, kBlocks);
   const auto steps = whole_numbers(file, kSteps);
   if (run.strategy().equal_replicas() || steps.empty()) return;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <torch/cuda.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "core/parse_number.h"
 #include "cuda/cuda.h"
 #include "skein/error.h"
+#include "torch/torch_stream.h"
 
 namespace skein {
 namespace {
@@ -54,12 +54,8 @@ std::string read_all(int descriptor) {
 Gpus find_gpus() {
   Gpus gpus;
   gpus.in_torch = at::globalContext().hasCUDART();
-  gpus.why_none = why_no_cuda();
-  if (gpus.why_none.empty() && !gpus.in_torch)
-    gpus.why_none = fmt::format(
-        "this LibTorch ({}) has no CUDA: build with one that has (docs/gpus.md)", TORCH_VERSION);
-  if (gpus.why_none.empty() && torch::cuda::device_count() == 0)
-    gpus.why_none = "LibTorch finds no GPU, though the driver does: skein doctor says more";
+  if (gpus.in_torch) gpus.why_none = why_no_cuda();
+  if (gpus.why_none.empty()) gpus.why_none = why_no_torch_cuda();
   if (!gpus.why_none.empty()) return gpus;
   for (const CudaDevice& each : cuda_devices())
     gpus.devices.push_back(

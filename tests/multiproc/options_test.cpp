@@ -51,7 +51,9 @@ TEST(TrainOptions, RefusesImpossibleValues) {
       {"--emulate-link", "fast"}, {"--emulate-speeds", "1,0"},
       {"--set", "modle.width=3"}, {"--checkpoint-every", "10"},
       {"--resume", "/no/such"},   {"--trace", "/tmp"},
-      {"--out", "/dev/null/x"}};
+      {"--out", "/dev/null/x"},   {"--device", "gpu"},
+      {"--device", "cuda:-1"},    {"--precision", "fp16"},
+      {"--tf32", "yes"},          {"--channels-last", "maybe"}};
   // All at once: torch takes its time to load.
   std::vector<std::unique_ptr<Process>> started;
   for (const auto& words : table)
@@ -80,6 +82,35 @@ TEST(TrainOptions, RefusesWhatDoesNotFitTogether) {
   EXPECT_EQ(refusal({"--set", "strategy.wire=f16"}),
             "strategy.wire = 'f16': expected f32 or bf16\n");
   EXPECT_EQ(refusal({"--topology", "ring"}), "--topology: strategy 'allreduce' does not use it\n");
+}
+
+// Without any GPU in sight, whatever this machine has.
+TEST(TrainOptions, SaysWhyThereIsNoGpu) {
+  const Process::Environment hidden{{"CUDA_VISIBLE_DEVICES", ""}};
+  const auto why = [](const std::string& device, const std::string& text) {
+    const std::string begin = "--device " + device + ": there is no GPU to use: ";
+    EXPECT_EQ(text.rfind(begin, 0), 0u) << text;
+    EXPECT_GT(text.size(), begin.size() + 10) << text;
+  };
+  why("cuda", refusal({"--device", "cuda"}, hidden));
+  why("cuda:1", refusal({"--device", "cuda:1", "--workers", "2"}, hidden));
+  EXPECT_EQ(refusal({"--device", "cpu", "--tf32", "on"}),
+            "--tf32 on: only GPUs have it; expected --device cuda or auto\n");
+}
+
+TEST(TrainOptions, DeviceAndPrecisionStandInAFileToo) {
+  const Folder folder;
+  std::ofstream(folder / "c.toml") << "device = \"cpu\"\nprecision = \"bf16\"\nsamples = 64\n"
+                                      "deterministic = true\n[data]\ntrain = 64\ntest = 10\n";
+  const auto end = skein({"train", "--config", folder / "c.toml", "--json", folder / "run.json"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  const auto json = nlohmann::json::parse(contents(folder / "run.json"));
+  EXPECT_EQ(json.at("device"), "cpu");
+  EXPECT_EQ(json.at("precision"), "bf16");
+  EXPECT_EQ(json.at("per_worker").at(0).at("device"), "cpu");
+  EXPECT_EQ(json.at("config").at("device"), "cpu");
+  EXPECT_EQ(json.at("config").at("workers"), 1);
+  EXPECT_FALSE(json.contains("device_memory_bytes"));
 }
 
 TEST(TrainOptions, SuggestsWhatWasMeant) {
@@ -147,6 +178,8 @@ TEST(Doctor, SaysWhatIsThere) {
   EXPECT_EQ(count(json.at("torch_path"), "/libtorch_cpu.so"), 1) << json;
   EXPECT_EQ(count(json.at("filesystem_path"), "/libstdc++.so"), 1) << json;
   EXPECT_TRUE(json.at("filesystem_safe"));
+  EXPECT_EQ(json.at("gpus").empty(), json.at("why_no_gpu") != "") << json;
+  EXPECT_EQ(count(end.out, "\nCUDA "), 1) << end.out;
 }
 
 TEST(Doctor, ReportsAHalfSetLauncherAsAFinding) {

@@ -248,6 +248,22 @@ TEST(Train, WritesEveryFigureAndATrace) {
       EXPECT_GE((spans[{rank, lane}]), 4) << rank << lane;
 }
 
+TEST(Train, Bfloat16LearnsAsFloat32Does) {
+  const Folder folder;
+  const auto accuracy = [&](const std::string& precision) {
+    train_ok({"--workers", "2", "--batch", "16", "--epochs", "10", "--model", "cnn", "--precision",
+              precision, "--verify", "--json", folder / precision, "--out",
+              folder / ("out-" + precision)});
+    return json_of(folder / precision)["accuracy"].get<double>();
+  };
+  const double rounded = accuracy("bf16"), exact = accuracy("f32");
+  EXPECT_GT(exact, 0.5);
+  EXPECT_GT(rounded, exact - 0.15);
+  EXPECT_GT(difference(folder / "out-bf16/model.safetensors", folder / "out-f32/model.safetensors"),
+            0)
+      << "nothing was rounded";
+}
+
 TEST(Train, BalanceFollowsTheSpeeds) {
   const Folder folder;
   train_ok({"--workers", "2", "--batch", "16", "--samples", "1280", "--model", "mlp",

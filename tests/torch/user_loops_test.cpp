@@ -12,6 +12,7 @@
 #include "strategy/registry.h"
 #include "test_net.h"
 #include "torch/distributed_impl.h"
+#include "train/precision.h"
 
 namespace skein::user_loops_test {
 namespace {
@@ -133,6 +134,21 @@ void clipping_the_average(Job& job, const StrategySpec& strategy) {
   EXPECT_GT(calls, 0);
 }
 
+// Forward and loss in bfloat16, backward outside, as torch's autocast is meant to be used.
+void autocast(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  for (int step = 0; step < 30; ++step) {
+    const auto loss = [&] {
+      const Autocast half(torch::kCPU, Precision::bf16);
+      return job.loss(step);
+    }();
+    loss.backward();
+    run.step(kBatch);
+  }
+  run.flush();
+  for (const auto& each : job.net->parameters()) EXPECT_EQ(each.scalar_type(), torch::kFloat32);
+}
+
 void accumulation(Job& job, const StrategySpec& strategy) {
   auto run = job.start(strategy);
   run.accumulate(2);
@@ -214,6 +230,7 @@ const std::vector<std::pair<const char*, Loop>> kLoops{
     {"clearing", clearing},
     {"clipping the average", clipping_the_average},
     {"accumulation", accumulation},
+    {"autocast", autocast},
     {"evaluation in the middle", evaluation_in_the_middle},
     {"until enough samples", until_enough_samples},
     {"a worker without data at first", a_worker_without_data_at_first},
