@@ -79,7 +79,7 @@ Diagnosis diagnose() {
                      out.host.filesystem_path),
          "name libstdc++ before LibTorch when linking, as CMake does for skein::torch; until "
          "then LD_PRELOAD=libstdc++.so.6"});
-  if (out.gpu_here && out.gpus.devices.empty())
+  if (out.gpu_here && out.gpus.count == 0)
     out.advice.push_back(
         {fmt::format("this host has a GPU that cannot be used: {}", out.gpus.why_none),
          "docs/gpus.md says what a build with CUDA needs"});
@@ -91,9 +91,8 @@ Diagnosis diagnose() {
 
 void print_gpus(const Diagnosis& diagnosis) {
   const Gpus& gpus = diagnosis.gpus;
-  fmt::print("CUDA        {}; this LibTorch has {}\n",
-             gpus.why_none.empty() ? "can be used" : "cannot be used: " + gpus.why_none,
-             gpus.in_torch ? "CUDA" : "no CUDA");
+  fmt::print("CUDA        {}\n",
+             gpus.why_none.empty() ? "can be used" : "cannot be used: " + gpus.why_none);
   for (std::size_t i = 0; i < gpus.devices.size(); ++i)
     fmt::print("cuda:{:<7}{}, {}, {} free\n", i, gpus.devices[i].name,
                print_bytes(static_cast<double>(gpus.devices[i].memory_bytes)),
@@ -104,7 +103,8 @@ void print(const Diagnosis& diagnosis) {
   const HostFacts& host = diagnosis.host;
   const auto yes = [](bool value) { return value ? "yes" : "no"; };
   fmt::print("skein       {}\n", SKEIN_VERSION);
-  fmt::print("torch       {}{}\n", diagnosis.torch,
+  fmt::print("torch       {}, {} CUDA{}\n", diagnosis.torch,
+             diagnosis.gpus.in_torch ? "with" : "without",
              host.torch_path.empty() ? "" : fmt::format(" ({})", host.torch_path));
   fmt::print("filesystem  {} ({})\n", safe_filesystem(host) ? "safe" : "unsafe",
              host.filesystem_path);

@@ -169,9 +169,9 @@ void TrainOptionReader::read_device(bool launches) {
   const bool many = choice.kind != DeviceChoice::cpu && choice.index < 0;
   const bool count = many && !options_.given("--workers");
   if (launches && (count || choice.kind == DeviceChoice::cuda)) {
-    const Gpus gpus = find_gpus_in_a_child();
+    const Gpus gpus = count_gpus_in_a_child();
     gpu_of_worker(choice, gpus, 0);
-    if (count) job_.workers = static_cast<int>(gpus.devices.size());
+    if (count) job_.workers = gpus.count;
   }
   job_.workers = std::max(1, job_.workers);
 }

@@ -1,7 +1,6 @@
 #include "train/compute.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -44,18 +43,12 @@ Compute::Compute(const TrainOptions& options, int local_rank)
   }
   const DeviceChoice choice = parse_device(options.device);
   if (choice.kind == DeviceChoice::cpu) return;
-  const Gpus gpus = find_gpus();
-  const int gpu = gpu_of_worker(choice, gpus, local_rank);
+  const int gpu = gpu_of_worker(choice, count_gpus(), local_rank);
   if (gpu < 0) return;
   device_ = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(gpu));
-  name_ = gpus.devices[static_cast<std::size_t>(gpu)].name;
   // Else what names no device would go to the first, and take memory there for every worker.
   c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
   if (options.deterministic) be_deterministic();
-}
-
-std::string Compute::text() const {
-  return on_gpu() ? fmt::format("{} ({})", device_.str(), name_) : "cpu";
 }
 
 // Convolutions of bfloat16 run on units that want a pixel's channels side by side.

@@ -23,9 +23,6 @@ class Compute {
   torch::Device device() const { return device_; }
   bool on_gpu() const { return !device_.is_cpu(); }
 
-  // "cpu", or "cuda:0 (NVIDIA H200)"; for people.
-  std::string text() const;
-
   // Moves the model there, and looks whether it has convolutions, which decides how images lie.
   void take(Model& model);
 
@@ -45,7 +42,6 @@ class Compute {
  private:
   const TrainOptions& options_;
   torch::Device device_ = torch::kCPU;
-  std::string name_;  // of the GPU
   Precision precision_;
   bool channels_last_ = false;
   Upload upload_;

@@ -23,13 +23,15 @@ std::string print(const Gpus& gpus) {
   Json devices = Json::array();
   for (const Gpu& each : gpus.devices)
     devices.push_back({each.name, each.memory_bytes, each.free_bytes});
-  return Json{{"devices", devices}, {"why", gpus.why_none}, {"torch", gpus.in_torch}}.dump();
+  return Json{
+      {"count", gpus.count}, {"devices", devices}, {"why", gpus.why_none}, {"torch", gpus.in_torch}}
+      .dump();
 }
 
 Gpus parse(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return {{}, "a child process that asked the driver has died", false};
-  Gpus gpus{{}, json["why"], json["torch"]};
+  if (!json.is_object()) return {0, {}, "a child process that asked the driver has died", false};
+  Gpus gpus{json["count"], {}, json["why"], json["torch"]};
   for (const Json& each : json["devices"]) gpus.devices.push_back({each[0], each[1], each[2]});
   return gpus;
 }
@@ -44,26 +46,32 @@ std::string read_all(int descriptor) {
 
 // What a child does, and all that it does.
 [[noreturn]] void answer(int descriptor) noexcept {
-  const std::string text = print(find_gpus());
+  const std::string text = print(count_gpus());
   const ssize_t written = ::write(descriptor, text.data(), text.size());
   ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
 }
 
 }  // namespace
 
-Gpus find_gpus() {
+Gpus count_gpus() {
   Gpus gpus;
   gpus.in_torch = at::globalContext().hasCUDART();
   if (gpus.in_torch) gpus.why_none = why_no_cuda();
   if (gpus.why_none.empty()) gpus.why_none = why_no_torch_cuda();
-  if (!gpus.why_none.empty()) return gpus;
+  if (gpus.why_none.empty()) gpus.count = static_cast<int>(torch::cuda::device_count());
+  return gpus;
+}
+
+Gpus find_gpus() {
+  Gpus gpus = count_gpus();
+  if (gpus.count == 0) return gpus;
   for (const CudaDevice& each : cuda_devices())
     gpus.devices.push_back(
         {each.name, static_cast<std::int64_t>(each.memory), static_cast<std::int64_t>(each.free)});
   return gpus;
 }
 
-Gpus find_gpus_in_a_child() {
+Gpus count_gpus_in_a_child() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("no pipe to a child process could be made");
   const FileDescriptor from(ends[0]);
@@ -89,7 +97,7 @@ DeviceChoice parse_device(const std::string& text) {
 
 int gpu_of_worker(const DeviceChoice& choice, const Gpus& gpus, int local_rank) {
   if (choice.kind == DeviceChoice::cpu) return -1;
-  const int count = static_cast<int>(gpus.devices.size());
+  const int count = gpus.count;
   if (count == 0) {
     if (choice.kind == DeviceChoice::automatic) return -1;
     throw ConfigError(fmt::format("--device cuda{}: there is no GPU to use: {}",

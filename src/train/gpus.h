@@ -14,17 +14,19 @@ struct Gpu {
 };
 
 struct Gpus {
-  std::vector<Gpu> devices;  // cuda:0, cuda:1, …
+  int count = 0;             // cuda:0, cuda:1, …
+  std::vector<Gpu> devices;  // all of them, or none where nobody asked what they are
   std::string why_none;      // in words; empty where there are some
   bool in_torch = false;     // whether this LibTorch was built with CUDA
 };
 
 // Starts the driver: a process that forks afterwards has no CUDA in its children.
+// count_gpus() takes no memory of any; find_gpus() may, of each.
+Gpus count_gpus();
 Gpus find_gpus();
 
-// The same, asked by a child of this process, which is untouched by it. Not where other threads
-// run.
-Gpus find_gpus_in_a_child();
+// Counted by a child of this process, which is untouched by it. Not where other threads run.
+Gpus count_gpus_in_a_child();
 
 // What --device says.
 struct DeviceChoice {

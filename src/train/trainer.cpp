@@ -287,7 +287,7 @@ void Trainer::run() {
     bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples{}{}",
                          options_.model, print_count(parameters), data_.name, world_.size(),
                          world_.size() == 1 ? "" : "s", options_.strategy, budget_,
-                         compute_.on_gpu() ? ", " + compute_.text() : "",
+                         compute_.on_gpu() ? ", " + compute_.device().str() : "",
                          options_.precision == "f32" ? "" : ", " + options_.precision));
   }
   Worker& worker = run_->impl().worker();
