@@ -7,6 +7,7 @@
 #include "core/units.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_sharing.h"
 #include "skein/error.h"
 
 namespace skein::cuda {
@@ -161,6 +162,8 @@ CudaQueue::CudaQueue(int device)
       events_(std::make_shared<EventPool>(device)) {
   keep_some_memory(device);
   kernels_ = std::make_unique<CudaKernels>(*this);
+  sharing_ = std::make_unique<CudaSharing>(stream_);
+  pinned_ = std::make_shared<PinnedPool>(device);
 }
 
 CudaQueue::~CudaQueue() {
@@ -184,6 +187,12 @@ void CudaQueue::finish() {
 std::unique_ptr<Memory> CudaQueue::allocate(std::size_t count, Type type) {
   return std::make_unique<CudaMemory>(stream_, count, type);
 }
+
+std::unique_ptr<Memory> CudaQueue::allocate_on_host(std::size_t count, Type type) {
+  return pinned_->allocate(count, type);
+}
+
+Sharing* CudaQueue::sharing() { return sharing_.get(); }
 
 }  // namespace skein::cuda
 

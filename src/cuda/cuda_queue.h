@@ -90,6 +90,8 @@ struct Stream {
 };
 
 class CudaKernels;
+class CudaSharing;
+class PinnedPool;
 
 class CudaQueue final : public Queue {
  public:
@@ -102,6 +104,8 @@ class CudaQueue final : public Queue {
   void wait(const Mark& mark) override;
   void finish() override;
   std::unique_ptr<Memory> allocate(std::size_t count, Type type) override;
+  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
+  Sharing* sharing() override;
 
   cudaStream_t stream() const { return stream_->handle; }
 
@@ -109,6 +113,8 @@ class CudaQueue final : public Queue {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<EventPool> events_;
   std::unique_ptr<CudaKernels> kernels_;
+  std::unique_ptr<CudaSharing> sharing_;
+  std::shared_ptr<PinnedPool> pinned_;
 };
 
 }  // namespace skein::cuda
