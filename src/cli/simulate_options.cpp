@@ -249,7 +249,9 @@ SimulateOptionReader::Request SimulateOptionReader::read() {
   scenario.jitter = job_.jitter;
   scenario.slowdowns = job_.slowdowns;
   read_length(scenario);
-  scenario.optimizer = [job = job_](std::size_t size) { return make_optimizer(job, size); };
+  scenario.optimizer = [job = job_](std::size_t size, Allocate allocate) {
+    return make_optimizer(job, size, std::move(allocate));
+  };
   scenario.learning_rate =
       LearningRate(job_.learning_rate, parse_schedule(job_.schedule), scenario.samples);
   scenario.clip = job_.clip;

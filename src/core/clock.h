@@ -32,6 +32,8 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual Time now() const = 0;
+  // Whether time passes only when somebody says so, however long a device works meanwhile.
+  virtual bool stands_still() const { return false; }
 };
 
 class SteadyClock final : public Clock {
@@ -43,6 +45,7 @@ class SteadyClock final : public Clock {
 class ManualClock final : public Clock {
  public:
   Time now() const override { return now_; }
+  bool stands_still() const override { return true; }
   void advance_to(Time time) { now_ = time; }
 
  private:

@@ -176,6 +176,7 @@ class Loop {
   // the signals they wait for are destroyed.
   void abandon_jobs();
 
+  const Clock& clock() const { return clock_; }
   Time now() const { return clock_.now(); }
 
   // Starts `task` at the loop's next turn. What it throws waits for join().

@@ -14,9 +14,22 @@ thread_local Queue* current = nullptr;
 
 }  // namespace
 
+bool reached(Loop& loop, const Mark& mark) {
+  if (reached(mark)) return true;
+  if (!loop.clock().stands_still()) return false;
+  loop.queue()->wait(mark);
+  loop.queue()->finish();
+  return true;
+}
+
 Task<> until_reached(Loop& loop, Mark mark) {
-  for (Duration pause = kFirstLook; !reached(mark); pause = std::min(2 * pause, kLongestLook))
+  for (Duration pause = kFirstLook; !reached(loop, mark); pause = std::min(2 * pause, kLongestLook))
     co_await loop.sleep_for(pause);
+}
+
+Allocate allocator_of(Queue* queue) {
+  if (!queue) return allocate_on_heap;
+  return [queue](std::size_t count) { return queue->allocate(count, Type::f32); };
 }
 
 Queue* current_queue() { return current; }

@@ -27,6 +27,10 @@ using Mark = std::shared_ptr<const Event>;
 
 inline bool reached(const Mark& mark) { return !mark || mark->reached(); }
 
+// The same in this loop's time. On a clock that stands still work on the loop's queue takes none:
+// so a mark is reached whenever somebody asks, and the thread waits for the device.
+bool reached(Loop& loop, const Mark& mark);
+
 // Ends when the mark is reached, without keeping the loop, or a core, busy.
 Task<> until_reached(Loop& loop, Mark mark);
 
@@ -76,6 +80,9 @@ class OnQueue {
  private:
   Queue* before_;
 };
+
+// Zeroed memory of the queue's device, of the host where there is none.
+Allocate allocator_of(Queue* queue);
 
 // The present end of what `queue` has to do; null where there is no queue.
 inline Mark record(Queue* queue) { return queue ? queue->record() : nullptr; }

@@ -274,6 +274,10 @@ class Fabric {
 
   // What follows is only asked of a line's carrier: a fabric that is made of others has none of it.
 
+  // Whether its lines take this memory as it is: else what is on a device is staged on the host. A
+  // message is then ordered by the loop's queue at both ends.
+  virtual bool carries(Span data) const { return data.device.kind != Device::gpu; }
+
   // Puts the line's next message, number `serving`, on its way; false: there is no room yet. And
   // the wait for room.
   virtual bool try_post(const Operation& operation, Line& line, Span data);

@@ -155,7 +155,7 @@ Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
   const std::uint64_t number = line.begun++;
   Passage passage(*this, line, operation);
   if (number != line.serving) co_await in_turn(operation, line, number);
-  if (data.device.kind == Device::gpu) {
+  if (!line.carrier.carries(data)) {
     co_await send_staged(operation, line, data);
   } else {
     while (!line.carrier.try_post(operation, line, data)) {
@@ -187,10 +187,10 @@ Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Com
   const std::uint64_t number = line.begun++;
   Passage passage(*this, line, operation);
   if (number != line.serving) co_await in_turn(operation, line, number);
-  if (into.device.kind == Device::gpu)
-    co_await take_staged(operation, line, into, combine);
-  else
+  if (line.carrier.carries(into))
     co_await line.carrier.take(operation, line, into, combine);
+  else
+    co_await take_staged(operation, line, into, combine);
   ++line.serving;
   passage.succeeded = true;
   line.changed.notify_all();

@@ -7,8 +7,11 @@
 
 namespace skein::sim {
 
-Cluster::Cluster(int workers, Network network, std::uint64_t seed)
-    : network_(std::move(network)), jitter_(Rng(seed).split(0x6a697474)) {
+Cluster::Cluster(int workers, Network network, std::uint64_t seed, Queue* queue)
+    : network_(std::move(network)),
+      buffers_(queue),
+      engine_(queue),
+      jitter_(Rng(seed).split(0x6a697474)) {
   SKEIN_CHECK(workers >= 1 && network_.workers_per_host >= 1, "{} workers, {} per host", workers,
               network_.workers_per_host);
   machines_.resize(static_cast<std::size_t>(workers));
@@ -192,18 +195,6 @@ void Cluster::wake_peers_of(int rank) {
     signal.notify_all();
     engine_.wake(sends ? stream->to() : stream->from());
   }
-}
-
-std::vector<std::byte> Cluster::take_buffer() {
-  if (buffers_.empty()) return {};
-  std::vector<std::byte> buffer = std::move(buffers_.back());
-  buffers_.pop_back();
-  return buffer;
-}
-
-void Cluster::give_buffer(std::vector<std::byte> buffer) {
-  constexpr std::size_t kMostKept = 1024;
-  if (buffers_.size() < kMostKept) buffers_.push_back(std::move(buffer));
 }
 
 }  // namespace skein::sim

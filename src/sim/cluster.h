@@ -11,6 +11,7 @@
 
 #include "core/rng.h"
 #include "fabric/levels.h"
+#include "sim/buffers.h"
 #include "sim/engine.h"
 #include "sim/network.h"
 #include "sim/stream.h"
@@ -24,7 +25,8 @@ class SimFabric;
 // rank.
 class Cluster {
  public:
-  Cluster(int workers, Network network, std::uint64_t seed);
+  // `queue`: see Engine.
+  Cluster(int workers, Network network, std::uint64_t seed, Queue* queue = nullptr);
   ~Cluster();
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
@@ -73,8 +75,7 @@ class Cluster {
   // When `peer`, or one that it waits for, last made progress, as far as `rank` can know.
   Time last_sign(int rank, int peer, std::vector<int>& seen) const;
   std::string trouble(int rank, int peer) const;  // why `rank` cannot hear from it any more, or ""
-  std::vector<std::byte> take_buffer();
-  void give_buffer(std::vector<std::byte> buffer);
+  Buffers& buffers() { return buffers_; }
   void announce(int rank, const std::string& why);
 
  private:
@@ -102,6 +103,7 @@ class Cluster {
   void wake_peers_of(int rank);
 
   Network network_;
+  Buffers buffers_;  // streams hold some of them
   Engine engine_;
   Traffic traffic_{engine_};
   Rng jitter_;
@@ -112,7 +114,6 @@ class Cluster {
   std::vector<Machine> machines_;
   std::map<int, std::set<int>> partitions_;
   int next_partition_ = 0;
-  std::vector<std::vector<std::byte>> buffers_;
 };
 
 }  // namespace skein::sim

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/queue.h"
 
 namespace skein::sim {
 
@@ -37,14 +38,22 @@ class Engine::Actions final : public Handler {
   std::uint64_t next_ = 0;
 };
 
-Engine::Engine()
-    : loop_timers_(std::make_unique<LoopTimers>(*this)), actions_(std::make_unique<Actions>()) {}
+Engine::Engine(Queue* queue)
+    : device_queue_(queue),
+      loop_timers_(std::make_unique<LoopTimers>(*this)),
+      actions_(std::make_unique<Actions>()) {}
 
 Engine::~Engine() = default;
 
+std::unique_ptr<Loop> Engine::make_loop() const {
+  auto loop = std::make_unique<Loop>(clock_);
+  loop->use(device_queue_);
+  return loop;
+}
+
 int Engine::add_loop() {
   lanes_.push_back(std::make_unique<Lane>());
-  lanes_.back()->loop = std::make_unique<Loop>(clock_);
+  lanes_.back()->loop = make_loop();
   return static_cast<int>(lanes_.size()) - 1;
 }
 
@@ -95,7 +104,7 @@ void Engine::restart(int index) {
   Lane& target = lane(index);
   SKEIN_CHECK(target.stopped, "loop {} runs already", index);
   target = Lane();
-  target.loop = std::make_unique<Loop>(clock_);
+  target.loop = make_loop();
 }
 
 void Engine::schedule_timer(int index) {
@@ -117,6 +126,7 @@ void Engine::run_loops() {
 }
 
 Engine::End Engine::run(const std::function<bool()>& done, const Limits& limits) {
+  const OnQueue scope(device_queue_);  // for what happens outside of the loops
   for (;;) {
     run_loops();
     while (!settling_.empty()) {

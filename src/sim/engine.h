@@ -27,13 +27,17 @@ class Engine {
     virtual void settle() {}
   };
 
-  Engine();
+  // What the loops do with memory of a device they put on `queue`, which outlives this; null: all
+  // of it is the host's. So everything is done in the order in which it happens.
+  explicit Engine(Queue* queue = nullptr);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
 
   const Clock& clock() const { return clock_; }
   Time now() const { return clock_.now(); }
+
+  Queue* queue() const { return device_queue_; }
 
   // One loop per worker, numbered from 0.
   int add_loop();
@@ -98,6 +102,7 @@ class Engine {
   class Actions;
 
   Lane& lane(int index) { return *lanes_[static_cast<std::size_t>(index)]; }
+  std::unique_ptr<Loop> make_loop() const;
   void run_loops();
   void schedule_timer(int index);
   void mix(std::uint64_t value) {
@@ -107,6 +112,7 @@ class Engine {
   }
 
   ManualClock clock_;
+  Queue* device_queue_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Event> queue_;  // a heap
   std::deque<int> woken_;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/arena.h"
+#include "core/queue.h"
 
 namespace skein::sim {
 
@@ -23,8 +23,11 @@ class Replica {
   virtual Arena& arena() = 0;
 
   // Draws the next `samples` samples of this worker (at least 1) and adds the mean of their
-  // gradients at arena().parameters() to arena().gradients(). Returns their mean loss.
-  virtual double gradient(std::int64_t samples) = 0;
+  // gradients at arena().parameters() to arena().gradients().
+  virtual void gradient(std::int64_t samples) = 0;
+
+  // Their mean loss, once there was a gradient. Waits for a device.
+  virtual double loss() const = 0;
 };
 
 // Everything random in it comes from a seed. Not thread-safe.
@@ -35,6 +38,10 @@ class Objective {
   // Worker `rank`'s replica. All start from the same parameters unless the objective says
   // otherwise. The objective outlives its replicas.
   virtual std::unique_ptr<Replica> replica(int rank) = 0;
+
+  // Where the arenas of its replicas are, and where they put their work; null: on the host. What
+  // evaluate() is given is there, too. Outlives the replicas.
+  virtual Queue* queue() { return nullptr; }
 
   // How good `parameters`, laid out as the arenas of the replicas, are. Nothing where there is
   // nothing to measure. The same input gives the same result.

@@ -34,8 +34,8 @@ struct Scenario {
   double jitter = 0;           // a micro-batch takes 1 ± this, uniformly
   Slowdowns slowdowns;
 
-  // For a model of that many elements.
-  std::function<std::unique_ptr<Optimizer>(std::size_t)> optimizer;
+  // For a model of that many elements, with its state where the model is.
+  std::function<std::unique_ptr<Optimizer>(std::size_t size, Allocate allocate)> optimizer;
   LearningRate learning_rate{0.1, Schedule{}};
   double clip = 0;
 

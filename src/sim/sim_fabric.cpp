@@ -153,13 +153,14 @@ Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combin
     throw IoError(text, line.peer);
   }
   if (into.device == Device::absent) co_return;
-  if (message.source.device == Device::absent) {  // of another operation: its contents are nobody's
-    if (combine == Combine::copy) std::ranges::fill(into.host_bytes(), std::byte{});
-    co_return;
+  if (message.source.device != into.device) {  // of another operation: its contents are nobody's
+    if (combine == Combine::copy && into.device == Device::cpu)
+      std::ranges::fill(into.host_bytes(), std::byte{});
+  } else {
+    const Span sent{message.copy->span().data, into.count, into.device, into.type};
+    combine == Combine::add ? add(into, sent) : copy(into, sent);
   }
-  const Span sent{message.data.data(), into.count, Device::cpu, into.type};
-  combine == Combine::add ? add(into, sent) : copy(into, sent);
-  cluster_.give_buffer(std::move(message.data));
+  if (message.copy) cluster_.buffers().give_back(std::move(message.copy));
 }
 
 // A process that has ended tells nobody anything; its cluster does.

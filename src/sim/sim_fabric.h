@@ -26,6 +26,7 @@ class SimFabric final : public Fabric {
   Time last_sign(std::vector<int>& seen) const;
 
  protected:
+  bool carries(Span) const override { return true; }
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
   bool try_post(const Operation& operation, Line& line, Span data) override;
   Task<> wait_for_room(const Operation& operation, Line& line) override;

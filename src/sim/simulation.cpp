@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "kernels/kernels.h"
 #include "optimize/absent.h"
 
 namespace skein::sim {
@@ -14,7 +15,8 @@ class ShapeReplica final : public Replica {
   explicit ShapeReplica(const std::vector<Arena::Parameter>& parameters)
       : arena_(parameters, allocate_absent) {}
   Arena& arena() override { return arena_; }
-  double gradient(std::int64_t) override { return 0; }
+  void gradient(std::int64_t) override {}
+  double loss() const override { return 0; }
 
  private:
   Arena arena_;
@@ -28,24 +30,6 @@ std::vector<Arena::Parameter> parameters_of(const Profile& profile) {
   return parameters;
 }
 
-// Mean squared distance of the models from their mean, which is left in `mean`. Equal models have
-// exactly themselves as their mean.
-double consensus_distance(const std::vector<Span>& models, Span mean) {
-  const auto count = static_cast<double>(models.size());
-  double distance = 0;
-  for (std::size_t i = 0; i < mean.count; ++i) {
-    double sum = 0;
-    for (const Span model : models) sum += static_cast<double>(model.host()[i]);
-    const double centre = sum / count;
-    mean.host()[i] = static_cast<float>(centre);
-    for (const Span model : models) {
-      const double apart = static_cast<double>(model.host()[i]) - centre;
-      distance += apart * apart / count;
-    }
-  }
-  return distance;
-}
-
 class Simulation final : public VirtualWorker::Listener {
  public:
   Simulation(const Scenario& scenario, Objective* objective,
@@ -53,12 +37,14 @@ class Simulation final : public VirtualWorker::Listener {
              const std::function<void(const Moment&)>& tell)
       : scenario_(scenario),
         objective_(objective),
+        on_queue_(queue()),
         trace_of_(trace_of),
         tell_(tell),
         make_strategy_(prepare_strategy(scenario.strategy, scenario.strategy_settings,
                                         scenario.workers, scenario.seed)),
-        cluster_(scenario.workers, scenario.network, scenario.seed) {
-    if (!objective_) scenario_.optimizer = [](std::size_t size) { return make_absent(size); };
+        cluster_(scenario.workers, scenario.network, scenario.seed, queue()) {
+    if (!objective_)
+      scenario_.optimizer = [](std::size_t size, const Allocate&) { return make_absent(size); };
     const auto parameters = parameters_of(scenario_.profile);
     for (int rank = 0; rank < scenario_.workers; ++rank) {
       replicas_.push_back(objective_ ? objective_->replica(rank)
@@ -91,6 +77,8 @@ class Simulation final : public VirtualWorker::Listener {
   }
 
  private:
+  Queue* queue() const { return objective_ ? objective_->queue() : nullptr; }
+
   std::unique_ptr<VirtualWorker> make_worker(int rank) {
     return std::make_unique<VirtualWorker>(cluster_, rank, scenario_, make_strategy_,
                                            *replicas_[static_cast<std::size_t>(rank)],
@@ -102,7 +90,7 @@ class Simulation final : public VirtualWorker::Listener {
     worker.start();
   }
 
-  VirtualWorker& worker(int rank) { return *workers_[static_cast<std::size_t>(rank)]; }
+  VirtualWorker& worker(int rank) const { return *workers_[static_cast<std::size_t>(rank)]; }
 
   // All have ended, and nothing is to come that could start one again.
   bool finished() const {
@@ -130,6 +118,9 @@ class Simulation final : public VirtualWorker::Listener {
     });
   }
 
+  std::vector<int> present() const;
+  Span model_of(int rank, Span space);
+  double find_mean(const std::vector<int>& ranks, Span mean);
   void observe();
   void observe_end();
   void inject(const Fault& fault);
@@ -139,6 +130,7 @@ class Simulation final : public VirtualWorker::Listener {
 
   Scenario scenario_;
   Objective* objective_;
+  OnQueue on_queue_;
   const std::function<Trace&(int)>& trace_of_;
   const std::function<void(const Moment&)>& tell_;
   MakeStrategy make_strategy_;
@@ -154,23 +146,48 @@ class Simulation final : public VirtualWorker::Listener {
   int restarts_ = 0;  // under way
 };
 
+// Whose process no fault has ended.
+std::vector<int> Simulation::present() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < scenario_.workers; ++rank)
+    if (worker(rank).outcome().kind != Outcome::Kind::crashed) ranks.push_back(rank);
+  return ranks;
+}
+
+// Where it is, or in `space`.
+Span Simulation::model_of(int rank, Span space) {
+  const bool apart = worker(rank).strategy().read_model(space);
+  return apart ? space : worker(rank).replica().arena().parameters();
+}
+
+// The mean of the models that are there, and their mean squared distance from it. Equal models have
+// exactly themselves as their mean: it is the first one and what the others differ from it by.
+double Simulation::find_mean(const std::vector<int>& ranks, Span mean) {
+  const Allocate allocate = allocator_of(queue());
+  const auto space = allocate(mean.count), first_space = allocate(mean.count);
+  const auto share = static_cast<double>(1) / static_cast<double>(ranks.size());
+  const Span first = model_of(ranks.front(), first_space->span());
+  for (const int rank : ranks) add_difference(mean, model_of(rank, space->span()), first);
+  scale(mean, static_cast<float>(share));
+  add(mean, first);
+  std::vector<Figure> distances;
+  distances.reserve(ranks.size());
+  for (const int rank : ranks)
+    distances.push_back(squared_distance(model_of(rank, space->span()), mean));
+  if (queue()) queue()->finish();
+  double sum = 0;
+  for (const double each : distances) sum += each;
+  return sum * share;
+}
+
 void Simulation::observe() {
   if (!objective_) return;
-  std::vector<Span> models;
-  std::vector<std::unique_ptr<Memory>> copies;
-  for (int rank = 0; rank < scenario_.workers; ++rank) {
-    if (worker(rank).outcome().kind == Outcome::Kind::crashed) continue;
-    const Span parameters = worker(rank).replica().arena().parameters();
-    auto copy = allocate_on_heap(parameters.count);
-    const bool apart = worker(rank).strategy().read_model(copy->span());
-    models.push_back(apart ? copy->span() : parameters);
-    if (apart) copies.push_back(std::move(copy));
-  }
-  if (models.empty()) return;
-  const auto mean = allocate_on_heap(models.front().count);
+  const std::vector<int> ranks = present();
+  if (ranks.empty()) return;
+  const auto mean = allocator_of(queue())(worker(0).replica().arena().size());
   Observation seen{.time = cluster_.engine().now() - Time(),
                    .samples = worker(0).worker().progress.samples,
-                   .consensus = consensus_distance(models, mean->span()),
+                   .consensus = find_mean(ranks, mean->span()),
                    .quality = {}};
   seen.quality = objective_->evaluate(mean->span());
   if (seen.quality && !report_.target) {

@@ -16,7 +16,7 @@ Stream::Stream(Cluster& cluster, int from, int to, int channel)
 void Stream::post(Span data) {
   ++posted_;
   cluster_.engine().record(Cluster::kSent, pair_key(), data.bytes());
-  messages_.push_back({data.bytes(), data, {}});
+  messages_.push_back({data.bytes(), data, nullptr});
   if (posted_ - transmitted_ == 1) start_next();
 }
 
@@ -75,11 +75,7 @@ void Stream::pass_on_words() {
 void Stream::transmitted() {
   Engine& engine = cluster_.engine();
   Message& left = message(transmitted_++);
-  if (left.source.device != Device::absent) {
-    left.data = cluster_.take_buffer();
-    const auto bytes = left.source.host_bytes();
-    left.data.assign(bytes.begin(), bytes.end());
-  }
+  if (left.source.device != Device::absent) left.copy = cluster_.buffers().copy_of(left.source);
   last_arrival_ = std::max(last_arrival_, engine.now() + cluster_.delay(from_, to_));
   engine.schedule(last_arrival_, *this, kMessage);
   start_next();

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "core/arena.h"
 #include "core/loop.h"
-#include "core/span.h"
 #include "sim/traffic.h"
 
 namespace skein::sim {
@@ -32,8 +33,8 @@ class Stream final : public Traffic::Listener, public Engine::Handler {
 
   struct Message {
     std::size_t bytes = 0;
-    Span source;                  // until it has left
-    std::vector<std::byte> data;  // then; empty where the sender's memory was absent
+    Span source;                   // until it has left
+    std::unique_ptr<Memory> copy;  // then; null where the sender's memory was absent
   };
   // The next one, which has arrived.
   Message take();

@@ -37,7 +37,8 @@ VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenari
       replica_(replica),
       trace_(trace),
       listener_(listener),
-      optimizer_(scenario.optimizer(replica.arena().size())),
+      optimizer_(
+          scenario.optimizer(replica.arena().size(), allocator_of(cluster.engine().queue()))),
       worker_(cluster.fabric(rank), replica.arena(), *optimizer_, scenario.learning_rate, trace,
               scenario.patience, scenario.clip, scenario.seed),
       strategy_(make_strategy(worker_)),

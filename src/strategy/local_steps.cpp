@@ -108,7 +108,7 @@ void LocalSteps::post(bool settling) {
   for (const Averaged& each : averaged_) copy(each.mean, each.state);
   const bool carries = !settling || !settled_;
   // What the device has yet to find out is told a round later.
-  if (reached(distance_.mark())) own_distance_ = distance_;
+  if (reached(worker_.loop(), distance_.mark())) own_distance_ = distance_;
   round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0, carries ? 1 : 0});
   steps_since_post_ = 0;
 }

@@ -9,7 +9,8 @@
 namespace skein {
 
 // For a plane of `size` elements, all under one rule: which tensors have one dimension is not known
-// here.
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& job, std::size_t size);
+// here. Its state is where `allocate` puts it.
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& job, std::size_t size,
+                                          Allocate allocate = allocate_on_heap);
 
 }  // namespace skein

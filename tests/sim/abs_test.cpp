@@ -85,7 +85,7 @@ TEST(Abs, HasTheBitsOfTheSerialRecursion) {
     scenario.speeds = {1, 1, 2, 4};
     scenario.samples = 20 * 8 * kBatch;
     scenario.learning_rate = LearningRate(0.05, Schedule{});
-    scenario.optimizer = [&](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+    scenario.optimizer = sgd(options);
     Kept kept(quadratic(4));
     const Report report = simulate(scenario, &kept);
     ASSERT_TRUE(report.completed());
@@ -173,7 +173,7 @@ TEST(Abs, WeighsEverySampleTheSame) {
 bool stable(double rate, const SgdOptions& options) {
   Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 3000);
   scenario.learning_rate = LearningRate(rate, Schedule{});
-  scenario.optimizer = [&](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+  scenario.optimizer = sgd(options);
   const auto objective = make_objective({.name = "quadratic",
                                          .workers = 2,
                                          .seed = 3,
@@ -241,9 +241,7 @@ TEST(Abs, AloneIsPlainSgd) {
     Scenario scenario = abs_scenario(1, free_network(), kBatch * 30);
     scenario.strategy = strategy;
     scenario.clip = 0.5;
-    scenario.optimizer = [](std::size_t size) {
-      return std::make_unique<Sgd>(size, SgdOptions{0.9, 0.01, true});
-    };
+    scenario.optimizer = sgd({0.9, 0.01, true});
     Kept kept(quadratic(1));
     EXPECT_TRUE(simulate(scenario, &kept).completed());
     return kept.last;

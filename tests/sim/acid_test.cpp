@@ -175,9 +175,7 @@ TEST(Acid, AloneIsPlainSgd) {
     Scenario scenario = hand_scenario(1, free_network(), hand_profile(1, 10ms, 20ms), 30);
     scenario.strategy = strategy;
     scenario.clip = 0.5;
-    scenario.optimizer = [](std::size_t size) {
-      return std::make_unique<Sgd>(size, SgdOptions{0.9, 0.01, true});
-    };
+    scenario.optimizer = sgd({0.9, 0.01, true});
     const auto objective =
         make_objective({.name = "quadratic", .workers = 1, .seed = 7, .dirichlet = {}});
     return simulate(scenario, objective.get()).observations.back().quality->loss;

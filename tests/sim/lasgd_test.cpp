@@ -102,7 +102,7 @@ Scenario scenario_of(const std::string& strategy, int workers, const Network& ne
   Scenario scenario = hand_scenario(workers, network, hand_profile(1, 10ms, 20ms), steps);
   scenario.strategy = strategy;
   scenario.learning_rate = LearningRate(kRate, Schedule{});
-  scenario.optimizer = [options](std::size_t size) { return std::make_unique<Sgd>(size, options); };
+  scenario.optimizer = sgd(options);
   return scenario;
 }
 
@@ -162,10 +162,10 @@ class Constant final : public Objective {
       for (float& x : arena_.parameters().host()) x = static_cast<float>(rank);
     }
     Arena& arena() override { return arena_; }
-    double gradient(std::int64_t) override {
+    void gradient(std::int64_t) override {
       for (float& g : arena_.gradients().host()) g += slope_;
-      return 0;
     }
+    double loss() const override { return 0; }
 
    private:
     Arena arena_;

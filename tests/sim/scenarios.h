@@ -27,6 +27,12 @@ inline Profile hand_profile(int layers, Duration forward, Duration backward, Dur
 // Messages take no time at all.
 inline Network free_network() { return plain_network(1e21, Duration(0)); }
 
+inline auto sgd(const SgdOptions& options = {}) {
+  return [options](std::size_t size, Allocate allocate) {
+    return std::make_unique<Sgd>(size, options, std::vector<GroupRule>{}, std::move(allocate));
+  };
+}
+
 // An allreduce of `steps` steps.
 inline Scenario hand_scenario(int workers, const Network& network, const Profile& profile,
                               std::int64_t steps) {
@@ -36,7 +42,7 @@ inline Scenario hand_scenario(int workers, const Network& network, const Profile
   scenario.profile = profile;
   scenario.batch = kBatch;
   scenario.samples = steps * workers * kBatch;
-  scenario.optimizer = [](std::size_t size) { return std::make_unique<Sgd>(size, SgdOptions{}); };
+  scenario.optimizer = sgd();
   return scenario;
 }
 

@@ -13,10 +13,10 @@ class ConsensusReplica final : public Replica {
 
   Arena& arena() override { return arena_; }
 
-  double gradient(std::int64_t samples) override {
+  void gradient(std::int64_t samples) override {
     SKEIN_CHECK(samples >= 1, "gradient of {} samples", samples);
-    return 0;
   }
+  double loss() const override { return 0; }
 
  private:
   Arena arena_;

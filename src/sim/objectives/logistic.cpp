@@ -87,7 +87,7 @@ class LogisticReplica final : public Replica {
 
   Arena& arena() override { return arena_; }
 
-  double gradient(std::int64_t samples) override {
+  void gradient(std::int64_t samples) override {
     SKEIN_CHECK(samples >= 1, "gradient of {} samples", samples);
     model_.load(arena_, arena_.parameters());
     LinearModel sums(samples_.features);
@@ -101,8 +101,10 @@ class LogisticReplica final : public Replica {
     const auto count = static_cast<double>(samples);
     add(sums.weight, model_.weight, count, arena_.slots()[0].range);
     add(sums.bias, model_.bias, count, arena_.slots()[1].range);
-    return loss / count + 0.5 * kPenalty * model_.squared_norm();
+    loss_ = loss / count + 0.5 * kPenalty * model_.squared_norm();
   }
+
+  double loss() const override { return loss_; }
 
  private:
   void add(std::span<const double> sums, std::span<const double> values, double count,
@@ -117,6 +119,7 @@ class LogisticReplica final : public Replica {
   SampleStream stream_;
   Arena arena_;
   LinearModel model_;
+  double loss_ = 0;
 };
 
 class Logistic final : public Objective {

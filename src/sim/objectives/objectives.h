@@ -25,7 +25,7 @@ struct ObjectiveOptions {
 // "consensus": every worker starts from its own unit Gaussian vector of `dimension` (8) elements;
 //   gradients and losses are zero, and there is nothing to evaluate.
 // "quadratic": f(x) = ½ (x − c)ᵀ A (x − c) in `dimension` (64) elements, from 0 on all workers.
-//   evaluate() gives f, whose minimum is 0; gradient() the worker's own loss, around its own centre
+//   evaluate() gives f, whose minimum is 0; loss() the worker's own, around its own centre
 //   and without the noise.
 // "logistic": softmax regression with 10 classes and `dimension` (32, at most 4096) features, from
 // 0

@@ -28,20 +28,21 @@ class QuadraticReplica final : public Replica {
 
   Arena& arena() override { return arena_; }
 
-  double gradient(std::int64_t samples) override {
+  void gradient(std::int64_t samples) override {
     SKEIN_CHECK(samples >= 1, "gradient of {} samples", samples);
     const Span x = arena_.parameters(), gradients = arena_.gradients();
     const double deviation = noise_ / std::sqrt(static_cast<double>(samples));
-    double loss = 0;
+    loss_ = 0;
     for (std::size_t i = 0; i < centre_.size(); ++i) {
       const double distance = x.host()[i] - centre_[i];
       const double slope = spectrum_[i] * distance;
       const double noise = deviation > 0 ? deviation * rng_.normal() : 0;
       gradients.host()[i] += static_cast<float>(slope + noise);
-      loss += 0.5 * slope * distance;
+      loss_ += 0.5 * slope * distance;
     }
-    return loss;
   }
+
+  double loss() const override { return loss_; }
 
  private:
   const std::vector<double>& spectrum_;
@@ -49,6 +50,7 @@ class QuadraticReplica final : public Replica {
   double noise_;
   Rng rng_;
   Arena arena_;
+  double loss_ = 0;
 };
 
 class Quadratic final : public Objective {

@@ -66,18 +66,21 @@ class ModelReplica final : public sim::Replica {
   Arena& arena() override { return bound_.binding.arena(); }
   const std::vector<NamedTensor>& buffers() const { return bound_.binding.float_buffers(); }
 
-  double gradient(std::int64_t samples) override {
+  void gradient(std::int64_t samples) override {
     SKEIN_CHECK(samples >= 1, "gradient of {} samples", samples);
     const Batch batch = data_.get(stream_.next(samples));
-    torch::Tensor loss = loss_of(bound_.model->forward(batch.data), batch.target);
+    const torch::Tensor loss = loss_of(bound_.model->forward(batch.data), batch.target);
     loss.backward();
-    return loss.item<double>();
+    loss_ = loss.detach();
   }
+
+  double loss() const override { return loss_.item<double>(); }
 
  private:
   const Dataset& data_;
   sim::SampleStream stream_;
   BoundModel bound_;
+  torch::Tensor loss_;
 };
 
 class ModelObjective final : public sim::Objective {
