@@ -150,8 +150,10 @@ class BenchFabric {
 
   int measure(std::size_t size, const JsonOutput& json, int local_rank) const {
     World world = World::join(join_);
-    if (const auto gpu = read_device(device_, local_rank))
+    if (const auto gpu = read_device(device_, local_rank)) {
       world.impl().use_device(Device(Device::gpu, static_cast<std::uint8_t>(*gpu)));
+      world.impl().meet_on_device();
+    }
     Effort effort{.rounds = 50};
     if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};
     const FabricReport report = measure_fabric(world, size, effort);

@@ -65,7 +65,7 @@ std::unique_ptr<Memory> Fabric::allocate_like(Span like, std::size_t count, Type
 }
 
 std::unique_ptr<Memory> Fabric::allocate(std::size_t count, Type type) {
-  return loop_.queue() && type != Type::byte ? loop_.queue()->allocate(count, type)
+  return loop_.queue() && type != Type::byte ? allocate_on_device(count, type)
                                              : allocate_on_host(count, type);
 }
 
@@ -91,7 +91,7 @@ Fabric::Turns& Fabric::turns(Channel channel) {
 }
 
 Operation Fabric::begin(const char* name, Channel channel, Limit limit) {
-  return {name, channel, turns(channel).started++, limit};
+  return {name, channel, turns(channel).started++, limit, true};
 }
 
 // Ends the turn however the operation ends; an operation that did not succeed breaks its channel,

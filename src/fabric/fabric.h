@@ -113,6 +113,7 @@ struct Operation {
   Channel channel;
   std::uint64_t sequence;  // how many were started on this channel before it
   Limit limit;
+  bool of_all = false;  // a collective: it fails when any worker does
 };
 std::string describe(const Operation& operation);
 
@@ -207,6 +208,15 @@ class Fabric {
   // Tells the peers why this rank is about to end: they get IoError with this text.
   virtual void fail(const std::string&) {}
 
+  // Before the first operation on memory of a device, and again when the loop has got another
+  // queue: all ranks find out together how they can reach each other's. Nothing else on such memory
+  // is under way meanwhile. Without it operations on it go through the host.
+  virtual Task<> meet_on_device(Limit) { co_return; }
+
+  // Why memory of devices goes through the host where it need not have; empty where there is
+  // nothing to say.
+  virtual std::string why_staged() const { return ""; }
+
   // Where the loop's thread may sleep; null when nothing ever arrives from outside.
   virtual EventSource* events() { return nullptr; }
 
@@ -242,6 +252,16 @@ class Fabric {
     return allocate_on_heap_of(type, count);
   }
 
+  // And of the queue's device.
+  virtual std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) {
+    return loop_.queue()->allocate(count, type);
+  }
+
+  // Memory of the host, with any contents, through which messages of devices go.
+  virtual std::unique_ptr<Memory> allocate_staging(std::size_t count, Type type) {
+    return loop_.queue()->allocate_on_host(count, type);
+  }
+
   // The collectives, called in turn and only when size() > 1. The defaults use the primitives.
   virtual Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire);
   virtual Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire);
@@ -267,6 +287,7 @@ class Fabric {
     std::uint64_t serving = 0;                    // number of the one whose turn it is, from 0
     std::string broken;                           // which operation did not end well
     std::vector<std::unique_ptr<Memory>> staged;  // what is sent of memory that peers cannot reach
+    std::unique_ptr<Memory> arrived;  // on the device: where what is to be added arrives
     Signal changed;
   };
 
@@ -293,6 +314,10 @@ class Fabric {
   // A broken line: no memory behind it is looked at after this, and the peer's operations on it
   // fail.
   virtual void close_line(Line& line);
+
+  // Puts what has arrived in memory of the host to where it belongs on the device, behind whatever
+  // is on its queue.
+  void bring(Line& line, std::unique_ptr<Memory> from, Span into, Combine combine);
 
   // Throws if an operation on the line cannot succeed any more.
   static void check_open(const Operation& operation, const Line& line);

@@ -33,6 +33,9 @@ class GroupFabric final : public Fabric {
   std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override {
     return whole_.allocate_on_host(count, type);
   }
+  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override {
+    return whole_.allocate_on_device(count, type);
+  }
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override {
     SKEIN_CHECK(channel < channels_, "channel {} of {} of a group", channel, channels_);
     return whole_.open_line(member(peer), first_ + channel, outgoing);

@@ -85,6 +85,17 @@ std::unique_ptr<Memory> LevelsFabric::allocate_on_host(std::size_t count, Type t
   return (inside_ ? inside_ : whole_)->allocate_on_host(count, type);
 }
 
+std::unique_ptr<Memory> LevelsFabric::allocate_on_device(std::size_t count, Type type) {
+  return (inside_ ? inside_ : whole_)->allocate_on_device(count, type);
+}
+
+Task<> LevelsFabric::meet_on_device(Limit limit) {
+  co_await whole_->meet_on_device(limit);
+  if (inside_) co_await inside_->meet_on_device(limit);
+}
+
+std::string LevelsFabric::why_staged() const { return inside_ ? inside_->why_staged() : ""; }
+
 std::unique_ptr<Fabric::Line> LevelsFabric::open_line(int peer, Channel channel, bool outgoing) {
   const auto mate = std::ranges::find(mates_, peer);
   if (!inside_ || mate == mates_.end()) return whole_->open_line(peer, channel, outgoing);

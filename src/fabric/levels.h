@@ -66,9 +66,12 @@ class LevelsFabric final : public Fabric {
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override { return whole_->expel(peer); }
   bool expelled(int rank) const override { return whole_->expelled(rank); }
+  Task<> meet_on_device(Limit limit) override;
+  std::string why_staged() const override;
 
  protected:
   std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
+  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
   Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;

@@ -90,8 +90,8 @@ Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t num
 // whoever made it is there: then the fabric keeps it.
 class Fabric::Staging {
  public:
-  Staging(Fabric& fabric, Span like)
-      : fabric_(fabric), memory_(fabric.allocate_on_host(like.count, like.type)) {}
+  Staging(Fabric& fabric, std::unique_ptr<Memory> memory)
+      : fabric_(fabric), memory_(std::move(memory)) {}
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging() {
@@ -121,7 +121,7 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
     co_await line.carrier.wait_until_taken(operation, line);
     line.staged.clear();
   }
-  Staging staging(*this, data);
+  Staging staging(*this, line.carrier.allocate_staging(data.count, data.type));
   copy(staging.span(), data);
   staging.used_on(*loop_.queue());
   co_await until_reached(loop_, staging.mark());
@@ -134,17 +134,24 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   }
 }
 
-// What has arrived goes to the device behind whatever is on its queue.
 Task<> Fabric::take_staged(const Operation& operation, Line& line, Span into, Combine combine) {
-  Staging staging(*this, into);
-  co_await line.carrier.take(operation, line, staging.span(), Combine::copy);
+  auto memory = line.carrier.allocate_staging(into.count, into.type);
+  co_await line.carrier.take(operation, line, memory->span(), Combine::copy);
+  bring(line, std::move(memory), into, combine);
+}
+
+// What is to be added arrives in memory of the device that serves again, in the queue's order.
+void Fabric::bring(Line& line, std::unique_ptr<Memory> from, Span into, Combine combine) {
   Queue& queue = *loop_.queue();
+  Staging staging(*this, std::move(from));
   if (combine == Combine::copy) {
     copy(into, staging.span());
   } else {
-    const auto arrived = queue.allocate(into.count, into.type);
-    copy(arrived->span(), staging.span());
-    add(into, arrived->span());
+    if (!line.arrived || line.arrived->span().count < into.count)
+      line.arrived = queue.allocate(into.count, into.type);
+    const Span arrived = line.arrived->span().at({0, into.count});
+    copy(arrived, staging.span());
+    add(into, arrived);
   }
   staging.used_on(queue);
 }

@@ -41,6 +41,10 @@ class World::Impl final : public WaitObserver {
   // there is none. One device for a world: ConfigError for a second one.
   void use_device(Device device);
 
+  // Before the first operation on memory of the device: all workers find out how they reach each
+  // other's (Fabric::meet_on_device).
+  void meet_on_device() { courier_->wait(fabric_->meet_on_device(limit())); }
+
   // Calls `work` while nothing else touches the loop, then waits until what it put on the loop's
   // queue is done.
   void finish(const std::function<void()>& work);

@@ -42,7 +42,8 @@ class VectorMove {
         gone_(worker.loop()) {}
 
   Task<> send() {
-    const auto memory = worker_.allocate(kMessage);
+    const Span state = worker_.optimizer().owned_state().vector(vector_);
+    const auto memory = worker_.fabric().allocate_like(state, kMessage, Type::f32);
     for (const Transfer& each : all_) {
       if (each.from == worker_.rank() && each.to != worker_.rank()) {
         const Span message = memory->span().at({0, each.range.count});
@@ -116,9 +117,10 @@ Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel chann
                    const TakeState& take) {
   const int rank = worker.rank();
   const auto all = transfers(worker.fabric(), plan, plan, kMessage);
-  const auto memory = worker.allocate(kMessage);
   const OwnedState& owned = worker.optimizer().owned_state();
   const auto state = worker.optimizer().state();
+  if (state.empty()) co_return;
+  const auto memory = worker.fabric().allocate_like(state.begin()->second, kMessage, Type::f32);
   for (const auto& [name, vector] : state)
     for (const Transfer& each : all) {
       const Span message = memory->span().at({0, each.range.count});

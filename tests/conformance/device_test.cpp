@@ -49,6 +49,7 @@ struct Driver {
       handover.to_driver(strategy->there(bucket));
     }
     read.push_back(allocate(arena.size()));
+    handover.to_driver();
     {
       const OnQueue scope(compute);
       copy(read.back()->span(), arena.parameters());

@@ -21,16 +21,20 @@ struct Report {
   char error[400];
 };
 
-void run_rank(const Body& body, const MakeFabric& make, bool on_device, int rank, Report& report) {
+void run_rank(const Body& body, const MakeFabric& make, const PrepareQueue& prepare, int rank,
+              Report& report) {
   try {
     const SteadyClock clock;
     std::optional<toy::ToyQueue> queue;
-    if (on_device) queue.emplace(static_cast<std::uint64_t>(rank));
+    if (prepare) prepare(queue.emplace(static_cast<std::uint64_t>(rank)), rank);
     Loop loop(clock);
     if (queue) loop.use(&*queue);
     const std::unique_ptr<Fabric> fabric = make(loop, rank);
     std::exception_ptr error;
-    const auto whole = [&]() -> Task<> { co_await body(*fabric); };
+    const auto whole = [&]() -> Task<> {
+      co_await fabric->meet_on_device(loop.now() + std::chrono::seconds(20));
+      co_await body(*fabric);
+    };
     {
       Courier courier(loop, fabric->events());
       try {
@@ -55,7 +59,7 @@ void run_rank(const Body& body, const MakeFabric& make, bool on_device, int rank
 }  // namespace
 
 std::vector<Outcome> run_forked(int size, const Body& body, const MakeFabric& make,
-                                bool on_device) {
+                                const PrepareQueue& prepare) {
   const auto ranks = static_cast<std::size_t>(size);
   void* memory = ::mmap(nullptr, sizeof(Report) * ranks, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -64,7 +68,7 @@ std::vector<Outcome> run_forked(int size, const Body& body, const MakeFabric& ma
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      run_rank(body, make, on_device, rank, reports[rank]);
+      run_rank(body, make, prepare, rank, reports[rank]);
       std::fflush(nullptr);
       ::_exit(reports[rank].ok ? 0 : 1);
     }

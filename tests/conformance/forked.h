@@ -12,9 +12,17 @@ namespace skein::conformance {
 // Makes the fabric of one rank, in its own process. Throws when the workers do not meet.
 using MakeFabric = std::function<std::unique_ptr<Fabric>(Loop& loop, int rank)>;
 
-// `on_device`: every rank's loop has the queue of a toy device.
+// What is special about a rank's device.
+using PrepareQueue = std::function<void(toy::ToyQueue& queue, int rank)>;
+inline void as_it_is(toy::ToyQueue&, int) {}
+
+// With `prepare`, every rank's loop has the queue of a toy device, and all have met on it.
 std::vector<Outcome> run_forked(int size, const Body& body, const MakeFabric& make,
-                                bool on_device = false);
+                                const PrepareQueue& prepare = nullptr);
+
+// The local fabric on a toy device.
+std::vector<Outcome> run_on_device(int size, const Body& body,
+                                   const PrepareQueue& prepare = as_it_is);
 
 // Ends the calling process as kill -9 would.
 Task<> die(Fabric&);

@@ -12,17 +12,21 @@ namespace {
 using namespace std::chrono_literals;
 
 std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& link,
-                               bool on_device = false) {
+                               const PrepareQueue& prepare = nullptr) {
   static std::atomic<int> runs{0};
   const std::string run_id =
       "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
   const auto make = [&](Loop& loop, int rank) {
     return std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 20s, link});
   };
-  return run_forked(size, body, make, on_device);
+  return run_forked(size, body, make, prepare);
 }
 
 }  // namespace
+
+std::vector<Outcome> run_on_device(int size, const Body& body, const PrepareQueue& prepare) {
+  return run_local(size, body, {}, prepare);
+}
 
 std::vector<World> worlds() {
   const LinkEmulation link{1e9, 50us};
@@ -30,7 +34,7 @@ std::vector<World> worlds() {
       {"local", [](int size, const Body& body) { return run_local(size, body, {}); }, die},
       {"local_link", [link](int size, const Body& body) { return run_local(size, body, link); },
        die},
-      {"device", [](int size, const Body& body) { return run_local(size, body, {}, true); }, die}};
+      {"device", [](int size, const Body& body) { return run_on_device(size, body); }, die}};
   for (World& world : tcp_worlds()) all.push_back(std::move(world));
   for (World& world : sim_worlds()) all.push_back(std::move(world));
   return all;

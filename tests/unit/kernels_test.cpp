@@ -261,7 +261,7 @@ TEST(KernelsDeathTest, SpansThatDoNotFitAbort) {
   EXPECT_DEATH(add(a.span(), b.span()), "8 and 9 elements");
   EXPECT_DEATH(add_difference(a.span(), a.span(), b.span()), "8 and 9 elements");
   EXPECT_DEATH(sgd_update(a.span(), b.span(), {}), "8 and 9 elements");
-  EXPECT_DEATH(sum(a.span(), {}), "no vectors");
+  EXPECT_DEATH(sum(a.span(), std::span<const Span>{}), "no vectors");
   EXPECT_DEATH(scale({a.span().data, 8, Device::gpu}, 1), "memory of a device");
 }
 

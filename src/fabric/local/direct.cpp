@@ -1,25 +1,17 @@
-// The local fabric's collectives on shared memory.
-#include <fmt/format.h>
-
+// The local fabric's collectives on shared memory of the host.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <span>
 #include <thread>
 
-#include "fabric/local/peer_state.h"
+#include "fabric/local/collective.h"
 #include "kernels/kernels.h"
-#include "skein/error.h"
 
 namespace skein {
 
 using shm::Desk;
-using shm::Offer;
 
 namespace {
-
-// Bytes up to which one more copy costs less than one more meeting of all ranks.
-constexpr std::size_t kSmall = 16384;
 
 // Elements after which whatever else can go on gets its turn: some ten microseconds of work.
 constexpr std::size_t kPiece = 65536;
@@ -27,30 +19,15 @@ constexpr std::size_t kPiece = 65536;
 // How long a worker that gives up waits for a peer to end the block that it writes just now.
 constexpr Duration kOneBlock = std::chrono::milliseconds(20);
 
-const char* words(std::uint32_t kind) {
-  constexpr std::array<const char*, 6> kWords{"something else", "reduce_scatter", "all_gather",
-                                              "all_reduce",     "broadcast",      "combine"};
-  return kWords[kind < kWords.size() ? kind : 0];
-}
-
 }  // namespace
 
-// One collective of this worker: its buffer in shared memory, and those of its peers. A worker
-// whose operation ends before its time says so, and from then on nobody uses its memory: who reads
-// it asks afterwards whether it was valid to the end, and who writes into it asks before each
-// block.
-class LocalFabric::Collective {
+// On memory of the host. Who reads a peer's asks afterwards whether it was valid to the end, and
+// who writes into it asks before each block.
+class LocalFabric::HostCollective final : public Collective {
  public:
-  Collective(LocalFabric& fabric, const Operation& operation, Kind kind, Span buffer, int root)
-      : fabric_(fabric),
-        operation_(operation),
-        round_(++fabric.direct_rounds_[operation.channel]),
-        kind_(kind),
-        root_(root),
-        buffer_(buffer) {}
-  Collective(const Collective&) = delete;
-  Collective& operator=(const Collective&) = delete;
-  ~Collective() {
+  HostCollective(LocalFabric& fabric, const Operation& operation, Kind kind, Span buffer, int root)
+      : Collective(fabric, operation, kind, buffer, root) {}
+  ~HostCollective() {
     if (!ended_) give_up();
   }
 
@@ -86,105 +63,46 @@ class LocalFabric::Collective {
   Span shared() const { return shared_; }
 
  private:
-  Desk& desk(int rank) const { return fabric_.header(rank).desks[operation_.channel]; }
-  bool has_given_up(int rank) const {
-    const std::uint64_t since = desk(rank).given_up.load(std::memory_order_seq_cst);
-    return since != 0 && since <= round_;
-  }
-  [[noreturn]] void lost(int peer) const {
-    throw IoError(
-        fmt::format("{}: rank {} has given it up", describe(operation_), fabric_.named(peer)),
-        fabric_.named(peer));
-  }
   template <typename Do>
   Task<> in_pieces(Range part, Do act);
-  Range part_of(int rank) const { return shard(buffer_.count, fabric_.size(), rank); }
-  void check_offer(int peer, const Offer& offer) const;
   void sum_part(Span into, int owner, Range part) const;
   void sum_and_hand_out(Span into, Range part);
   void give_up();
   bool is_written_to() const;
 
-  LocalFabric& fabric_;
-  const Operation operation_;
-  const std::uint64_t round_;
-  const Kind kind_;
-  const int root_;
-  Span buffer_, shared_;
-  std::unique_ptr<Memory> staged_;
   std::uint64_t offered_part_ = 0;  // of the own file, as the peers know it
   std::vector<Span> all_;           // of each rank, once offered
-  bool offered_ = false, ended_ = false;
 };
 
-// Puts the own memory where the peers look for it and waits until all have done the same.
-Task<> LocalFabric::Collective::offer() {
+Task<> LocalFabric::HostCollective::offer() {
   const auto place = fabric_.own_->place_of(shared_);
   offered_part_ = place->part;
-  desk(fabric_.rank()).offers[round_ % 2] = {*place, static_cast<std::uint32_t>(kind_),
-                                             static_cast<std::uint32_t>(root_)};
-  desk(fabric_.rank()).offered.store(round_, std::memory_order_release);
-  offered_ = true;
-  fabric_.progressed();
-  fabric_.ring_all();
+  co_await Collective::offer(*place, 0);
   all_.resize(static_cast<std::size_t>(fabric_.size()));
-  all_[static_cast<std::size_t>(fabric_.rank())] = shared_;
-  for (int peer = 0; peer < fabric_.size(); ++peer) {
-    if (peer == fabric_.rank()) continue;
-    const auto& offered = desk(peer).offered;
-    const auto reached = [&] { return offered.load(std::memory_order_acquire) >= round_; };
-    co_await fabric_.wait_for(operation_, peer, reached, [&] { return has_given_up(peer); });
-    const Offer theirs = desk(peer).offers[round_ % 2];
-    check_offer(peer, theirs);
-    all_[static_cast<std::size_t>(peer)] =
-        fabric_.state(peer).segment->at(theirs.place, buffer_.type);
-  }
+  for (int rank = 0; rank < fabric_.size(); ++rank)
+    all_[static_cast<std::size_t>(rank)] =
+        rank == fabric_.rank()
+            ? shared_
+            : fabric_.state(rank).segment->at(offer_of(rank).place, buffer_.type);
 }
 
-Task<> LocalFabric::Collective::wait_until_all_have_finished() {
-  desk(fabric_.rank()).finished.store(round_, std::memory_order_release);
-  fabric_.progressed();
-  fabric_.ring_all();
-  for (int peer = 0; peer < fabric_.size(); ++peer) {
-    if (peer == fabric_.rank()) continue;
-    const auto& finished = desk(peer).finished;
-    const auto reached = [&] { return finished.load(std::memory_order_acquire) >= round_; };
-    co_await fabric_.wait_for(operation_, peer, reached, [&] { return has_given_up(peer); });
-  }
+Task<> LocalFabric::HostCollective::wait_until_all_have_finished() {
+  co_await meet(&Desk::finished);
   // Another operation on this memory may have been given up, and the memory moved.
   if (fabric_.own_->place_of(shared_)->part != offered_part_)
     throw IoError(fmt::format("{}: another operation on the same memory did not end well",
                               describe(operation_)));
 }
 
-// Every rank compares with every other, so a mismatch is an error on all of them.
-void LocalFabric::Collective::check_offer(int peer, const Offer& offer) const {
-  if (offer.kind == static_cast<std::uint32_t>(kind_) && offer.place.bytes == buffer_.bytes() &&
-      offer.root == static_cast<std::uint32_t>(root_))
-    return;
-  const auto kind = static_cast<std::uint32_t>(kind_);
-  const int own = fabric_.named(fabric_.rank()), other = fabric_.named(peer);
-  std::string difference = fmt::format("{} bytes on rank {}, {} on rank {}", buffer_.bytes(), own,
-                                       offer.place.bytes, other);
-  if (offer.kind != kind)
-    difference =
-        fmt::format("{} on rank {}, {} on rank {}", words(kind), own, words(offer.kind), other);
-  else if (offer.root != static_cast<std::uint32_t>(root_))
-    difference = fmt::format("from rank {} as rank {} sees it, from another as rank {} does",
-                             fabric_.named(root_), own, other);
-  throw IoError(fmt::format("{}: the workers disagree: {}", describe(operation_), difference),
-                other);
-}
-
 // Whether what was read was valid to the end.
-void LocalFabric::Collective::check_peers() const {
+void LocalFabric::HostCollective::check_peers() const {
   shm::end_reading(fabric_.own_->header());
   for (int peer = 0; peer < fabric_.size(); ++peer)
     if (peer != fabric_.rank() && has_given_up(peer)) lost(peer);
 }
 
 // In the ring's order, so that the sum has the same bits as on any other fabric.
-void LocalFabric::Collective::sum_part(Span into, int owner, Range part) const {
+void LocalFabric::HostCollective::sum_part(Span into, int owner, Range part) const {
   std::array<const float*, kMostWorkersOfAHost> sources;
   const auto size = static_cast<std::size_t>(fabric_.size());
   for (std::size_t i = 1; i <= size; ++i) {
@@ -198,7 +116,7 @@ void LocalFabric::Collective::sum_part(Span into, int owner, Range part) const {
 // Sums a part of the own shard and writes the result into all buffers: only this rank touches this
 // shard of any of them until all have finished. Block by block, so that what is written is still in
 // the cache.
-void LocalFabric::Collective::sum_and_hand_out(Span into, Range whole) {
+void LocalFabric::HostCollective::sum_and_hand_out(Span into, Range whole) {
   constexpr std::size_t kBlock = 4096;
   auto& writing = desk(fabric_.rank()).writing;
   for (std::size_t at = whole.offset; at < whole.end(); at += kBlock) {
@@ -218,7 +136,7 @@ void LocalFabric::Collective::sum_and_hand_out(Span into, Range whole) {
 }
 
 template <typename Do>
-Task<> LocalFabric::Collective::in_pieces(Range part, Do act) {
+Task<> LocalFabric::HostCollective::in_pieces(Range part, Do act) {
   for (std::size_t at = part.offset; at < part.end(); at += kPiece) {
     if (at > part.offset) co_await fabric_.loop().yield();
     act(Range{at, std::min(kPiece, part.end() - at)});
@@ -226,7 +144,7 @@ Task<> LocalFabric::Collective::in_pieces(Range part, Do act) {
   }
 }
 
-Task<> LocalFabric::Collective::work(Span into) {
+Task<> LocalFabric::HostCollective::work(Span into) {
   const int size = fabric_.size(), own = fabric_.rank();
   const auto take_from = [&](int peer, Range piece) {
     copy(into.at(piece), all_[static_cast<std::size_t>(peer)].at(piece));
@@ -256,12 +174,12 @@ Task<> LocalFabric::Collective::work(Span into) {
   }
 }
 
-void LocalFabric::Collective::merge_all(std::span<std::byte> into, const Merge& merge) const {
+void LocalFabric::HostCollective::merge_all(std::span<std::byte> into, const Merge& merge) const {
   std::ranges::copy(all_.front().host_bytes(), into.begin());
   for (std::size_t rank = 1; rank < all_.size(); ++rank) merge(into, all_[rank].host_bytes());
 }
 
-bool LocalFabric::Collective::is_written_to() const {
+bool LocalFabric::HostCollective::is_written_to() const {
   for (int peer = 0; peer < fabric_.size(); ++peer)
     if (peer != fabric_.rank() && fabric_.trouble_with(peer, true).empty() &&
         desk(peer).writing.load(std::memory_order_seq_cst) == round_)
@@ -271,9 +189,8 @@ bool LocalFabric::Collective::is_written_to() const {
 
 // A peer that has been stopped in the middle of a block will write the rest of it whenever it goes
 // on: that memory is left to it.
-void LocalFabric::Collective::give_up() {
-  desk(fabric_.rank()).given_up.exchange(round_, std::memory_order_seq_cst);
-  fabric_.ring_all();
+void LocalFabric::HostCollective::give_up() {
+  say_that_it_is_over();
   if (!offered_ || kind_ != Kind::all_reduce || buffer_.bytes() <= kSmall) return;
   const SteadyClock clock;
   for (const Time until = clock.now() + kOneBlock; is_written_to();) {
@@ -288,7 +205,7 @@ void LocalFabric::Collective::give_up() {
 }
 
 Task<> LocalFabric::run_small(const Operation& operation, Kind kind, Span buffer, int root) {
-  Collective collective(*this, operation, kind, buffer, root);
+  HostCollective collective(*this, operation, kind, buffer, root);
   collective.use_copy();
   co_await collective.offer();
   co_await collective.work(buffer);
@@ -296,7 +213,7 @@ Task<> LocalFabric::run_small(const Operation& operation, Kind kind, Span buffer
 }
 
 Task<> LocalFabric::run_large(const Operation& operation, Kind kind, Span buffer, int root) {
-  Collective collective(*this, operation, kind, buffer, root);
+  HostCollective collective(*this, operation, kind, buffer, root);
   collective.use_buffer();
   co_await collective.offer();
   co_await collective.work(collective.shared());
@@ -306,8 +223,9 @@ Task<> LocalFabric::run_large(const Operation& operation, Kind kind, Span buffer
 }
 
 Task<> LocalFabric::run(const Operation& operation, Kind kind, Span buffer, int root) {
-  return buffer.bytes() <= kSmall ? run_small(operation, kind, buffer, root)
-                                  : run_large(operation, kind, buffer, root);
+  if (buffer.device.kind == Device::gpu) return run_on_device(operation, kind, buffer, root);
+  return buffer.bytes() <= Collective::kSmall ? run_small(operation, kind, buffer, root)
+                                              : run_large(operation, kind, buffer, root);
 }
 
 Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
@@ -338,9 +256,9 @@ Task<> LocalFabric::run_combine(const Operation& operation, Span record, const M
     co_return;
   }
   count_sent(record.bytes() * (static_cast<std::size_t>(size()) - 1));
-  const bool small = record.bytes() <= kSmall;
+  const bool small = record.bytes() <= Collective::kSmall;
   const auto merged = allocate_on_heap_of(Type::byte, record.count);
-  Collective collective(*this, operation, Kind::combine, record, 0);
+  HostCollective collective(*this, operation, Kind::combine, record, 0);
   small ? collective.use_copy() : collective.use_buffer();
   co_await collective.offer();
   collective.merge_all(merged->span().host_bytes(), merge);

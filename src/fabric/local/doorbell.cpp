@@ -68,6 +68,10 @@ std::uint32_t Doorbell::poll() {
     looked_ = now;
     bell_.notify_all();
   }
+  if (now - looked_around_ >= kLookAround) {
+    looked_around_ = now;
+    look_();
+  }
   return ticket;
 }
 

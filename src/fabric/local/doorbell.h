@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "core/event_source.h"
 #include "core/file_descriptor.h"
@@ -36,6 +37,9 @@ class Doorbell final : public EventSource {
 
   Signal& bell() { return bell_; }
 
+  // Called about every kLookAround, whatever rings.
+  void look_around(std::function<void()> look) { look_ = std::move(look); }
+
   // Looks at `done` for about a microsecond if spinning pays at present: what peers on other cores
   // do in step with this one need not be waited for. True when it came true. Only from the loop.
   template <typename Done>
@@ -60,7 +64,8 @@ class Doorbell final : public EventSource {
   Signal bell_;
   FileDescriptor descriptor_;
   std::uint32_t seen_ = 0;
-  Time looked_{};
+  Time looked_{}, looked_around_{};
+  std::function<void()> look_ = [] {};
   std::atomic<Duration> spin_{kMostSpin};  // how long to spin before sleeping
   std::atomic<unsigned> waits_{0};
 };

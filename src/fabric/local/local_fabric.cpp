@@ -44,14 +44,6 @@ void check_size(const LocalOptions& options) {
 
 }  // namespace
 
-// The mailbox lies in the sender's file.
-struct LocalFabric::LocalLine final : Line {
-  LocalLine(LocalFabric& carrier, int mate, Channel its_channel, bool sends, Mailbox& its_box)
-      : Line(carrier, carrier.named(mate), its_channel, sends), index(mate), box(its_box) {}
-  const int index;  // of the peer, among those of this host
-  Mailbox& box;
-};
-
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
     : LocalFabric(loop, options,
                   (check_size(options), std::make_shared<shm::OwnSegment>(options.size))) {}
@@ -66,6 +58,9 @@ LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
       ingress_(options_.link) {
   progressed();
   meet();
+  doorbell_.look_around([this] {
+    if (device_) device_->let_go_of_the_dead();
+  });
 }
 
 void LocalFabric::meet() {
@@ -84,6 +79,7 @@ void LocalFabric::meet() {
 }
 
 LocalFabric::~LocalFabric() {
+  device_.reset();
   Presence expected = Presence::here;
   own_->header().presence.compare_exchange_strong(expected, Presence::left);
   ring_all();
@@ -112,6 +108,11 @@ std::unique_ptr<Memory> LocalFabric::allocate_on_host(std::size_t count, Type ty
   auto memory = std::make_unique<SegmentMemory>(own_, count, type);
   if (memory->span().bytes() >= kWorthAsking) require_room(memory->span().bytes());
   return memory;
+}
+
+std::unique_ptr<Memory> LocalFabric::allocate_on_device(std::size_t count, Type type) {
+  Sharing* const sharing = size() > 1 && !options_.link.on() ? loop().queue()->sharing() : nullptr;
+  return sharing ? sharing->allocate(count, type) : Fabric::allocate_on_device(count, type);
 }
 
 // Every worker counts what it takes before it asks, so of two that do not fit together one at least
@@ -199,11 +200,8 @@ std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, 
   return std::make_unique<LocalLine>(*this, peer, channel, outgoing, box);
 }
 
-bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
-  auto& line = static_cast<LocalLine&>(any);
-  Mailbox& box = line.box;
-  const std::uint64_t number = line.serving;
-  if (number >= box.taken.load(std::memory_order_acquire) + shm::kMailDepth) return false;
+// What does not lie in shared memory is sent from a copy that does.
+Letter LocalFabric::letter(LocalLine& line, Span data) {
   auto place = own_->place_of(data);
   if (!place) {
     line.staged.push_back(allocate_on_host(data.count, data.type));
@@ -211,7 +209,16 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
     place = own_->place_of(line.staged.back()->span());
   }
   const Time left_at = egress_.pass(loop().now(), data.bytes());
-  box.letters[number % shm::kMailDepth] = {*place, left_at.time_since_epoch().count()};
+  return {*place, left_at.time_since_epoch().count(), 0};
+}
+
+bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
+  auto& line = static_cast<LocalLine&>(any);
+  Mailbox& box = line.box;
+  const std::uint64_t number = line.serving;
+  if (number >= box.taken.load(std::memory_order_acquire) + shm::kMailDepth) return false;
+  box.letters[number % shm::kMailDepth] =
+      data.device.kind == Device::gpu ? device_letter(line, data) : letter(line, data);
   box.posted.store(number + 1, std::memory_order_release);
   progressed();
   ring(line.index);
@@ -230,6 +237,7 @@ Task<> LocalFabric::wait_for_room(const Operation& operation, Line& any) {
 bool LocalFabric::all_taken(Line& any) {
   auto& line = static_cast<LocalLine&>(any);
   if (line.box.taken.load(std::memory_order_acquire) < line.serving) return false;
+  wait_for_readers(line);
   line.staged.clear();
   return true;
 }
@@ -240,6 +248,7 @@ Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any) {
   const auto taken = [&line, all] { return line.box.taken.load(std::memory_order_acquire) >= all; };
   co_await wait_for(operation, line.index, taken,
                     [&line] { return !line.broken.empty() || line.box.refused.load() != 0; });
+  wait_for_readers(line);
   if (line.serving == all) line.staged.clear();
 }
 
@@ -271,20 +280,40 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
       progressed();
     }
   }
-  const Span sent = state(line.index).segment->at(letter.place, into.type);
-  combine == Combine::add ? add(into, sent) : copy(into, sent);
+  if (letter.ready != 0)
+    co_await take_from_device(operation, line, letter, into, combine);
+  else
+    take_from_host(line, letter, into, combine);
   shm::end_reading(own_->header());
-  if (withdrawn())
-    throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
-                  line.peer);
-  box.taken.store(number + 1, std::memory_order_release);
+  // The sender leaves its memory to who has taken it before it said so: that is asked last.
+  const auto check_valid = [&] {
+    if (withdrawn())
+      throw IoError(fmt::format("{}: rank {} has given it up", describe(operation), line.peer),
+                    line.peer);
+  };
+  check_valid();
+  box.taken.store(number + 1, std::memory_order_seq_cst);
+  check_valid();
   progressed();
   ring(line.index);
+}
+
+// What goes to a device goes there later, from memory that stays as it is until then.
+void LocalFabric::take_from_host(LocalLine& line, const Letter& letter, Span into,
+                                 Combine combine) {
+  const Span sent = state(line.index).segment->at(letter.place, into.type);
+  if (into.device.kind == Device::gpu) {
+    auto arrived = allocate_staging(into.count, into.type);
+    copy(arrived->span(), sent);
+    return bring(line, std::move(arrived), into, combine);
+  }
+  combine == Combine::add ? add(into, sent) : copy(into, sent);
 }
 
 void LocalFabric::close_line(Line& any) {
   auto& line = static_cast<LocalLine&>(any);
   (line.outgoing ? line.box.withdrawn : line.box.refused).exchange(1, std::memory_order_seq_cst);
+  if (line.outgoing) wait_for_readers(line);
   line.staged.clear();
   ring(line.index);
   doorbell_.bell().notify_all();

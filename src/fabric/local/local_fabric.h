@@ -2,6 +2,8 @@
 //
 // Arenas lie in shared memory, so collectives read peers' memory directly: a reduce-scatter is one
 // pass over the peers' shards, an all-reduce writes its result straight into the peers' buffers.
+// Memory of devices likewise, where all can open it (meet_on_device); there, nobody writes into
+// another's.
 // With an emulated link it behaves like hosts on a network instead: collectives run on messages,
 // whose arrival the link delays.
 #pragma once
@@ -13,6 +15,7 @@
 
 #include "emulate/link.h"
 #include "fabric/fabric.h"
+#include "fabric/local/device_side.h"
 #include "fabric/local/doorbell.h"
 #include "fabric/local/segment.h"
 
@@ -48,8 +51,14 @@ class LocalFabric final : public Fabric {
   void progressed() override;
   Time latest_sign() const override;
   void pass_on(Time sign) override;
+  Task<> meet_on_device(Limit limit) override;
+  std::string why_staged() const override { return why_staged_; }
 
  protected:
+  bool carries(Span data) const override {
+    return data.device.kind != Device::gpu ||
+           (device_ && &device_->queue() == loop().queue() && !options_.link.on());
+  }
   std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
   bool try_post(const Operation& operation, Line& line, Span data) override;
   Task<> wait_for_room(const Operation& operation, Line& line) override;
@@ -59,6 +68,10 @@ class LocalFabric final : public Fabric {
   void close_line(Line& line) override;
 
   std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
+  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
+  std::unique_ptr<Memory> allocate_staging(std::size_t count, Type type) override {
+    return allocate_on_host(count, type);
+  }
   Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;
@@ -76,6 +89,8 @@ class LocalFabric final : public Fabric {
   struct LocalLine;
   struct PeerState;
   class Collective;
+  class HostCollective;
+  class DeviceCollective;
 
   LocalFabric(Loop& loop, const LocalOptions& options, std::shared_ptr<shm::OwnSegment> own);
   void meet();
@@ -107,7 +122,7 @@ class LocalFabric final : public Fabric {
   // Whether a collective is made of messages: through an emulated link, of halves, and from memory
   // that peers cannot read.
   bool by_messages(Span buffer, Wire wire = Wire::f32) const {
-    return options_.link.on() || wire == Wire::bf16 || buffer.device.kind == Device::gpu;
+    return options_.link.on() || wire == Wire::bf16 || !carries(buffer);
   }
 
   // Waits until `reached()`, which `peer` brings about. It never will if `given_up()`.
@@ -117,12 +132,33 @@ class LocalFabric final : public Fabric {
   Task<> run_small(const Operation& operation, Kind kind, Span buffer, int root);
   Task<> run_large(const Operation& operation, Kind kind, Span buffer, int root);
   Task<> run(const Operation& operation, Kind kind, Span buffer, int root = 0);
+  Task<> run_on_device(const Operation& operation, Kind kind, Span buffer, int root);
+
+  // What a worker says of its device when all meet.
+  struct DeviceAnswer;
+  Task<std::vector<DeviceAnswer>> hear_all(DeviceAnswer own, Limit limit);
+  std::string first_trouble(const std::vector<DeviceAnswer>& answers) const;
+  std::unique_ptr<Memory> prepare_device(DeviceAnswer& answer);
+  Task<std::string> read_probes(std::vector<DeviceAnswer> answers);
+
+  // What a message's line tells the peer of it, and what the peer does with that.
+  shm::Letter letter(LocalLine& line, Span data);
+  void take_from_host(LocalLine& line, const shm::Letter& letter, Span into, Combine combine);
+
+  // The same in memory of devices.
+  shm::Letter device_letter(LocalLine& line, Span data);
+  Task<> take_from_device(const Operation& operation, LocalLine& line, const shm::Letter& letter,
+                          Span into, Combine combine);
+  Task<> until_ready(const Operation& operation, LocalLine& line, const shm::Letter& letter);
+  void wait_for_readers(LocalLine& line);
 
   LocalOptions options_;
   std::vector<std::unique_ptr<PeerState>> peers_;
   std::shared_ptr<shm::OwnSegment> own_;            // its memory may outlive the fabric
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
   std::unordered_map<Channel, std::uint64_t> direct_rounds_;  // collectives made on shared memory
+  std::unique_ptr<DeviceSide> device_;  // null: memory of devices goes through the host
+  std::string why_staged_;
   shm::Doorbell doorbell_;
   LinkLane egress_, ingress_;
 };

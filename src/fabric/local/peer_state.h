@@ -20,6 +20,14 @@ struct LocalFabric::PeerState {
   Time heard{};              // and when this worker saw it
 };
 
+// The mailbox lies in the sender's file.
+struct LocalFabric::LocalLine final : Line {
+  LocalLine(LocalFabric& carrier, int mate, Channel its_channel, bool sends, shm::Mailbox& its_box)
+      : Line(carrier, carrier.named(mate), its_channel, sends), index(mate), box(its_box) {}
+  const int index;  // of the peer, among those of this host
+  shm::Mailbox& box;
+};
+
 template <typename Reached, typename GivenUp>
 Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reached,
                              GivenUp given_up) {

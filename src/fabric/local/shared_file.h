@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/file_descriptor.h"
+#include "core/sharing.h"
 #include "core/span.h"
 #include "fabric/fabric.h"
 #include "fabric/local/expulsions.h"
@@ -22,9 +23,10 @@ inline constexpr std::size_t kMailDepth = 32;
 
 inline constexpr std::size_t kPage = 4096;
 
-// Where values lie in a worker's file: in a part of it that is mapped as a whole.
+// Where values lie in a worker's file: in a part of it that is mapped as a whole. On a device: in a
+// block of its memory that is opened as a whole.
 struct Place {
-  std::uint64_t part;  // where the part begins
+  std::uint64_t part;  // where the part begins; the block's number
   std::uint64_t part_bytes;
   std::uint64_t offset;  // of the first value, from there
   std::uint64_t bytes;
@@ -34,6 +36,7 @@ struct Place {
 struct Letter {
   Place place;
   std::int64_t left_at_ns;  // emulated links only: when its first byte left
+  std::uint64_t ready;      // of a device: the sender's count from which on it is there; else 0
 };
 
 // Written by the sender, but for what the receiver says. Counts only grow.
@@ -42,6 +45,7 @@ struct alignas(64) Mailbox {
   std::atomic<std::uint32_t> withdrawn;  // 1: what has not been taken is not to be taken any more
   std::atomic<std::uint64_t> taken;      // by the receiver
   std::atomic<std::uint32_t> refused;    // by the receiver: it takes nothing more
+  std::atomic<std::uint64_t> read_by;    // the receiver's count from which on it has read the taken
   Letter letters[kMailDepth];
 };
 
@@ -50,6 +54,7 @@ struct alignas(64) Mailbox {
 struct Offer {
   Place place;
   std::uint32_t kind, root;
+  std::uint64_t ready;  // as in a letter
 };
 struct alignas(64) Desk {
   std::atomic<std::uint64_t> offered;   // collectives offered so far
@@ -57,6 +62,19 @@ struct alignas(64) Desk {
   std::atomic<std::uint64_t> given_up;  // not 0: from this one on, its memory is not to be used
   std::atomic<std::uint64_t> writing;   // the one in which it writes into peers' memory just now
   Offer offers[2];
+
+  // On devices: the same steps, and from which count on the worker's queue has made them. A value
+  // is overwritten in the next collective, when all have offered: so all have read it.
+  std::atomic<std::uint64_t> summed;  // collectives in which its part is the sum
+  std::uint64_t summed_at, finished_at;
+};
+
+// Blocks of a device that a worker can have, as its peers know them.
+inline constexpr std::size_t kMostBlocks = 4096;
+
+// A page of its own: devices write to it.
+struct alignas(kPage) CountPage {
+  SharedCount count;  // rises as the worker's queue comes to what it has told its peers of
 };
 
 enum class Presence : std::uint32_t { here, left, failed };
@@ -71,6 +89,8 @@ struct Header {
   char failure[500];                      // written before presence becomes failed
   Expulsions expulsions;                  // rank 0's are the run's
   Desk desks[kMostChannels];
+  SharedBlock blocks[kMostBlocks];  // by number; each is written before anybody is told of it
+  CountPage device;
 };
 
 // Whatever was read of peers' memory was read before what is read after this: a fence, as an
