@@ -5,10 +5,11 @@
 namespace skein {
 namespace {
 
-// How long to sleep between two looks at a mark: short while it may come at once, and never so
-// often that looking costs anything.
-constexpr Duration kFirstLook = std::chrono::microseconds(20);
-constexpr Duration kLongestLook = std::chrono::milliseconds(1);
+// How long to sleep between two looks at a mark: a part of how long it has taken already, so that
+// nobody hears of it much later than it comes, and never so short that looking costs anything.
+constexpr Duration kShortestSleep = std::chrono::microseconds(20);
+constexpr Duration kLongestSleep = std::chrono::milliseconds(1);
+constexpr int kPart = 8;
 
 thread_local Queue* current = nullptr;
 
@@ -23,8 +24,9 @@ bool reached(Loop& loop, const Mark& mark) {
 }
 
 Task<> until_reached(Loop& loop, Mark mark) {
-  for (Duration pause = kFirstLook; !reached(loop, mark); pause = std::min(2 * pause, kLongestLook))
-    co_await loop.sleep_for(pause);
+  for (const Time begin = loop.now(); !reached(loop, mark);)
+    co_await loop.sleep_for(
+        std::clamp((loop.now() - begin) / kPart, kShortestSleep, kLongestSleep));
 }
 
 Allocate allocator_of(Queue* queue) {

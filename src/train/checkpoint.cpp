@@ -32,7 +32,8 @@ torch::Device device_of_run(Distributed::Impl& run) {
 }
 
 // While it lives a device does nothing but what is done here with torch: what the strategy and the
-// model had put on it before is done, and so is what was done here when it ends.
+// model had put on it before is done, and so is what was done here when it ends. The optimizer's
+// state is taken and cleared before that, too: it is when it is first asked for.
 class AtRest {
  public:
   explicit AtRest(Distributed::Impl& run) : run_(run) { finish(); }
@@ -47,7 +48,7 @@ class AtRest {
 
  private:
   void finish() {
-    run_.world().impl().finish([] {});
+    run_.world().impl().finish([this] { run_.optimizer().state(); });
     finish_stream(device_of_run(run_));
   }
 
