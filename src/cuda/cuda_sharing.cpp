@@ -112,13 +112,25 @@ std::unique_ptr<Memory> CudaSharing::allocate(std::size_t count, Type type) {
 std::optional<SharedPlace> CudaSharing::place_of(Span memory) const {
   const auto part = blocks_->part_of(memory.data);
   if (!part) return std::nullopt;
+  SharedPlace place{part->number, named(*part), 0};
+  place.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory.data) - part->begin);
+  return place;
+}
+
+// Asked of the driver once: every operation wants to know.
+const SharedBlock& CudaSharing::named(const BlockPool::Part& part) const {
+  const std::lock_guard lock(mutex_);
+  const auto [found, added] = names_.try_emplace(part.number);
+  if (!added) return found->second;
   const OnDevice scope(stream_->device);
   cudaIpcMemHandle_t handle;
-  check(cudaIpcGetMemHandle(&handle, part->begin), "naming memory for other processes");
-  SharedPlace place{part->number, {{}, part->bytes}, 0};
-  place.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory.data) - part->begin);
-  std::memcpy(place.block.name.data(), &handle, sizeof(handle));
-  return place;
+  if (const cudaError_t error = cudaIpcGetMemHandle(&handle, part.begin); error != cudaSuccess) {
+    names_.erase(found);
+    check(error, "naming memory for other processes");
+  }
+  std::memcpy(found->second.name.data(), &handle, sizeof(handle));
+  found->second.bytes = part.bytes;
+  return found->second;
 }
 
 std::unique_ptr<Memory> CudaSharing::open(const SharedBlock& block) {

@@ -2,6 +2,8 @@
 // memory of the host.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "core/block_pool.h"
@@ -27,12 +29,16 @@ class CudaSharing final : public Sharing {
   class PooledMemory;
   class OpenedMemory;
 
+  const SharedBlock& named(const BlockPool::Part& part) const;
+
   // Where the device finds a count that is in use.
   void* on_device(SharedCount& count) const;
 
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<BlockPool> blocks_;
   std::set<SharedCount*> counts_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::uint32_t, SharedBlock> names_;  // of parts, by number
 };
 
 // Memory of the host that the device copies to and from by itself, used again when it is given

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -269,6 +270,12 @@ class Fabric {
   virtual Task<> run_combine(const Operation& operation, Span record, const Merge& merge);
   virtual Task<> run_broadcast(const Operation& operation, Span buffer, int root);
 
+  // A copy of a message, until the peer has let go of it.
+  struct Staged {
+    std::uint64_t number;
+    std::unique_ptr<Memory> memory;
+  };
+
   // One direction between this rank and a peer on one channel. Messages pass one after the other;
   // one that does not end well breaks the line.
   struct Line {
@@ -283,10 +290,10 @@ class Fabric {
     const int peer;
     const Channel channel;
     const bool outgoing;
-    std::uint64_t begun = 0;                      // messages so far
-    std::uint64_t serving = 0;                    // number of the one whose turn it is, from 0
-    std::string broken;                           // which operation did not end well
-    std::vector<std::unique_ptr<Memory>> staged;  // what is sent of memory that peers cannot reach
+    std::uint64_t begun = 0;          // messages so far
+    std::uint64_t serving = 0;        // number of the one whose turn it is, from 0
+    std::string broken;               // which operation did not end well
+    std::deque<Staged> staged;        // what is sent of memory that peers cannot reach
     std::unique_ptr<Memory> arrived;  // on the device: where what is to be added arrives
     Signal changed;
   };
@@ -304,9 +311,10 @@ class Fabric {
   virtual bool try_post(const Operation& operation, Line& line, Span data);
   virtual Task<> wait_for_room(const Operation& operation, Line& line);
 
-  // Whether the peer has let go of everything posted, and the wait for that.
+  // Whether the peer has let go of everything posted, and the wait until it has of the line's first
+  // so many messages.
   virtual bool all_taken(Line& line);
-  virtual Task<> wait_until_taken(const Operation& operation, Line& line);
+  virtual Task<> wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages);
 
   // Takes message number `serving`, waiting until it is there.
   virtual Task<> take(const Operation& operation, Line& line, Span into, Combine combine);

@@ -28,7 +28,7 @@ void Fabric::not_its_line(const Line& line) const {
 bool Fabric::try_post(const Operation&, Line& line, Span) { not_its_line(line); }
 Task<> Fabric::wait_for_room(const Operation&, Line& line) { not_its_line(line); }
 bool Fabric::all_taken(Line& line) { not_its_line(line); }
-Task<> Fabric::wait_until_taken(const Operation&, Line& line) { not_its_line(line); }
+Task<> Fabric::wait_until_taken(const Operation&, Line& line, std::uint64_t) { not_its_line(line); }
 Task<> Fabric::take(const Operation&, Line& line, Span, Combine) { not_its_line(line); }
 void Fabric::close_line(Line& line) { not_its_line(line); }
 
@@ -114,12 +114,13 @@ void Fabric::keep_until(Mark mark, std::unique_ptr<Memory> memory) {
   kept_.push_back({std::move(mark), std::move(memory)});
 }
 
-// A message leaves when the host has it.
+// A message leaves when the host has it; the next is copied while those before are on their way.
 Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   constexpr std::size_t kMostStaged = 8;
   if (line.staged.size() >= kMostStaged) {
-    co_await line.carrier.wait_until_taken(operation, line);
-    line.staged.clear();
+    const std::uint64_t oldest = line.staged.front().number;
+    co_await line.carrier.wait_until_taken(operation, line, oldest + 1);
+    while (!line.staged.empty() && line.staged.front().number <= oldest) line.staged.pop_front();
   }
   Staging staging(*this, line.carrier.allocate_staging(data.count, data.type));
   copy(staging.span(), data);
@@ -127,7 +128,7 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   co_await until_reached(loop_, staging.mark());
   check_open(operation, line);
   const Span copied = staging.span();
-  line.staged.push_back(staging.release());
+  line.staged.push_back({line.serving, staging.release()});
   while (!line.carrier.try_post(operation, line, copied)) {
     co_await line.carrier.wait_for_room(operation, line);
     check_open(operation, line);
@@ -181,7 +182,7 @@ Task<> Fabric::finish_sends(const Operation& operation, int peer) {
   if (!line.carrier.all_taken(line)) {
     Passage passage(*this, line, operation);
     const std::uint64_t all = line.serving;
-    co_await line.carrier.wait_until_taken(operation, line);
+    co_await line.carrier.wait_until_taken(operation, line, all);
     passage.succeeded = true;
     if (line.serving != all) co_return;
   }
@@ -243,7 +244,7 @@ Task<> Fabric::deliver(Operation operation, int peer, std::unique_ptr<Memory> me
   try {
     co_await start_send(operation, peer, message->span());
     Line& line = this->line(peer, operation.channel, true);
-    co_await line.carrier.wait_until_taken(operation, line);
+    co_await line.carrier.wait_until_taken(operation, line, line.serving);
   } catch (const IoError&) {  // nobody waits to hear of it
   }
 }

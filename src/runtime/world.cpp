@@ -70,10 +70,16 @@ void World::Impl::use_device(Device device) {
 }
 
 void World::Impl::finish(const std::function<void()>& work) {
+  constexpr Duration kSpin = std::chrono::milliseconds(1);
+  Mark done;
   courier_->with_loop([&] {
     work();
-    if (queue_) queue_->finish();
+    done = record(queue_.get());
   });
+  // The loop must go on: it lets go of a peer that died, which the queue may wait for.
+  for (const Time until = clock_.now() + kSpin; !reached(done) && clock_.now() < until;) {
+  }
+  if (!reached(done)) courier_->wait(until_reached(loop_, done));
 }
 
 void World::Impl::tolerate_losses() {

@@ -118,12 +118,11 @@ bool SimFabric::all_taken(Line& line) {
   return cluster_.restarted(rank_) || stream.transmitted_count() == stream.posted();
 }
 
-Task<> SimFabric::wait_until_taken(const Operation& operation, Line& line) {
+Task<> SimFabric::wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages) {
   check_first_life(operation, line.peer);
   auto& stream = static_cast<SimLine&>(line).stream;
-  const std::uint64_t all = stream.posted();
   const Waiting waiting(*this, operation, line.peer);
-  while (stream.transmitted_count() < all) {
+  while (stream.transmitted_count() < messages) {
     check_open(operation, line);
     check_peer(operation, line.peer);
     co_await stream.departure().wait(waiting.end(stream));

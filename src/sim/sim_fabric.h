@@ -31,7 +31,7 @@ class SimFabric final : public Fabric {
   bool try_post(const Operation& operation, Line& line, Span data) override;
   Task<> wait_for_room(const Operation& operation, Line& line) override;
   bool all_taken(Line& line) override;
-  Task<> wait_until_taken(const Operation& operation, Line& line) override;
+  Task<> wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages) override;
   Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
   void close_line(Line& line) override;
 

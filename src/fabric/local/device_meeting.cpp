@@ -1,6 +1,7 @@
 // Whether the workers of a host can use each other's memory of devices: all find out together.
 #include <array>
 #include <cstring>
+#include <thread>
 
 #include "fabric/local/peer_state.h"
 #include "fabric/rows.h"
@@ -14,6 +15,9 @@ constexpr Channel kMeeting = kMostChannels - 1;
 
 // How long a read of memory that can be read may take.
 constexpr Duration kPatience = std::chrono::seconds(20);
+
+// And how long a worker that leaves waits for the others.
+constexpr Duration kLeaving = std::chrono::seconds(2);
 
 constexpr std::size_t kProbe = 64;  // floats
 
@@ -132,6 +136,26 @@ Task<> LocalFabric::meet_on_device(Limit limit) {
     why_staged_ = first_trouble(answers);
   }
   if (!why_staged_.empty()) device_.reset();
+}
+
+// What is read after a small collective has ended is a copy in memory of this process, which a peer
+// may not even have opened yet. Everything else has been waited for by the queue.
+void LocalFabric::leave_device() {
+  const SteadyClock clock;
+  const Time until = clock.now() + kLeaving;
+  for (const auto& [channel, round] : small_on_device_) {
+    if (header(rank()).desks[channel].given_up.load() != 0) continue;
+    for (int peer = 0; peer < size(); ++peer) {
+      const shm::Desk& desk = header(peer).desks[channel];
+      const auto has_read = [&, last = round] {
+        return desk.finished.load(std::memory_order_acquire) >= last &&
+               device_->reached(peer, desk.finished_at);
+      };
+      while (peer != rank() && !has_read() && desk.given_up.load() == 0 &&
+             trouble_with(peer, true).empty() && clock.now() < until)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
 }
 
 }  // namespace skein

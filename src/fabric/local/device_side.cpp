@@ -66,7 +66,8 @@ std::uint64_t DeviceSide::record() {
 }
 
 bool DeviceSide::reached(int peer, std::uint64_t value) const {
-  return count(peer).load(std::memory_order_acquire) >= value;
+  const std::uint64_t now = count(peer).load(std::memory_order_acquire);
+  return now >= value && now < kLetGo;
 }
 
 void DeviceSide::wait_for(int peer, std::uint64_t value) {
@@ -77,15 +78,16 @@ void DeviceSide::wait_for(int peer, std::uint64_t value) {
 }
 
 void DeviceSide::let_go_of_the_dead() {
-  for (int peer = 0; peer < std::ssize(peers_); ++peer) {
-    const std::uint64_t awaited = peers_[static_cast<std::size_t>(peer)].awaited;
-    if (!reached(peer, awaited) && died_(peer)) count(peer).store(kLetGo);
-  }
+  for (int peer = 0; peer < std::ssize(peers_); ++peer)
+    if (count(peer).load(std::memory_order_acquire) < kLetGo && died_(peer))
+      count(peer).store(kLetGo, std::memory_order_release);
 }
 
 void DeviceSide::let_go_of_all() {
   for (int peer = 0; peer < std::ssize(peers_); ++peer)
-    if (!reached(peer, peers_[static_cast<std::size_t>(peer)].awaited)) count(peer).store(kLetGo);
+    if (peers_[static_cast<std::size_t>(peer)].awaited >
+        count(peer).load(std::memory_order_acquire))
+      count(peer).store(kLetGo, std::memory_order_release);
 }
 
 std::unique_ptr<Memory> DeviceSide::allocate(std::size_t count, Type type) {

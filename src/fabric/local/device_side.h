@@ -41,7 +41,8 @@ class DeviceSide {
   void wait_for(int peer, std::uint64_t value);
   bool reached(int peer, std::uint64_t value) const;
 
-  // Those who died will not raise their counts any more: whoever waits for them is let go.
+  // Those who died will not raise their counts any more: whoever waits for them, in any process, is
+  // let go. Then reached() is false of them.
   void let_go_of_the_dead();
 
   // The same for all, when nothing they say is believed any more.

@@ -10,9 +10,10 @@ using shm::Letter;
 Letter LocalFabric::device_letter(LocalLine& line, Span data) {
   auto place = device_->place_of(data);
   if (!place) {
-    line.staged.push_back(device_->allocate(data.count, data.type));
-    copy(line.staged.back()->span(), data);
-    place = device_->place_of(line.staged.back()->span());
+    line.staged.push_back({line.serving, device_->allocate(data.count, data.type)});
+    const Span staged = line.staged.back().memory->span();
+    if (staged.count > 0) copy(staged, data);
+    place = device_->place_of(staged);
   }
   if (!place) throw Error("a message: too much memory is shared");
   return {*place, 0, device_->record()};
@@ -36,6 +37,7 @@ Task<> LocalFabric::until_ready(const Operation& operation, LocalLine& line, con
     if (look) looked = now;
     const std::string trouble = trouble_with(line.index, look);
     if (device_->reached(line.index, letter.ready)) break;
+    if (!trouble.empty()) device_->let_go_of_the_dead();
     if (!trouble.empty())
       throw IoError(
           fmt::format("{} waits for rank {}, {}", describe(operation), line.peer, trouble),

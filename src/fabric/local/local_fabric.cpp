@@ -79,6 +79,7 @@ void LocalFabric::meet() {
 }
 
 LocalFabric::~LocalFabric() {
+  if (device_) leave_device();
   device_.reset();
   Presence expected = Presence::here;
   own_->header().presence.compare_exchange_strong(expected, Presence::left);
@@ -204,9 +205,10 @@ std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, 
 Letter LocalFabric::letter(LocalLine& line, Span data) {
   auto place = own_->place_of(data);
   if (!place) {
-    line.staged.push_back(allocate_on_host(data.count, data.type));
-    copy(line.staged.back()->span(), data);
-    place = own_->place_of(line.staged.back()->span());
+    line.staged.push_back({line.serving, allocate_on_host(data.count, data.type)});
+    const Span staged = line.staged.back().memory->span();
+    copy(staged, data);
+    place = own_->place_of(staged);
   }
   const Time left_at = egress_.pass(loop().now(), data.bytes());
   return {*place, left_at.time_since_epoch().count(), 0};
@@ -242,14 +244,16 @@ bool LocalFabric::all_taken(Line& any) {
   return true;
 }
 
-Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any) {
+Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any,
+                                     std::uint64_t messages) {
   auto& line = static_cast<LocalLine&>(any);
-  const std::uint64_t all = line.serving;
-  const auto taken = [&line, all] { return line.box.taken.load(std::memory_order_acquire) >= all; };
+  const auto taken = [&line, messages] {
+    return line.box.taken.load(std::memory_order_acquire) >= messages;
+  };
   co_await wait_for(operation, line.index, taken,
                     [&line] { return !line.broken.empty() || line.box.refused.load() != 0; });
   wait_for_readers(line);
-  if (line.serving == all) line.staged.clear();
+  while (!line.staged.empty() && line.staged.front().number < messages) line.staged.pop_front();
 }
 
 // The sender may take its message back while it is being read; so that is asked once more when it

@@ -63,7 +63,7 @@ class LocalFabric final : public Fabric {
   bool try_post(const Operation& operation, Line& line, Span data) override;
   Task<> wait_for_room(const Operation& operation, Line& line) override;
   bool all_taken(Line& line) override;
-  Task<> wait_until_taken(const Operation& operation, Line& line) override;
+  Task<> wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages) override;
   Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
   void close_line(Line& line) override;
 
@@ -134,6 +134,9 @@ class LocalFabric final : public Fabric {
   Task<> run(const Operation& operation, Kind kind, Span buffer, int root = 0);
   Task<> run_on_device(const Operation& operation, Kind kind, Span buffer, int root);
 
+  // Waits until the peers have read what they were offered, or do not go on; briefly.
+  void leave_device();
+
   // What a worker says of its device when all meet.
   struct DeviceAnswer;
   Task<std::vector<DeviceAnswer>> hear_all(DeviceAnswer own, Limit limit);
@@ -158,6 +161,7 @@ class LocalFabric final : public Fabric {
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
   std::unordered_map<Channel, std::uint64_t> direct_rounds_;  // collectives made on shared memory
   std::unique_ptr<DeviceSide> device_;  // null: memory of devices goes through the host
+  std::unordered_map<Channel, std::uint64_t> small_on_device_;  // the last such round
   std::string why_staged_;
   shm::Doorbell doorbell_;
   LinkLane egress_, ingress_;

@@ -43,6 +43,7 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
     const std::string trouble = trouble_with(peer, look);
     const bool vain = given_up();
     if (reached()) break;  // also if that was its last act
+    if (!trouble.empty() && device_) device_->let_go_of_the_dead();
     if (!trouble.empty())
       throw IoError(
           fmt::format("{} waits for rank {}, {}", describe(operation), named(peer), trouble),

@@ -197,9 +197,9 @@ class TcpFabric::Keeping {
   Outbox& box_;
 };
 
-Task<> TcpFabric::wait_until_taken(const Operation& operation, Line& line) {
+Task<> TcpFabric::wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages) {
   Outbox& box = static_cast<OutLine&>(line).box;
-  const std::uint32_t last = box.next - 1;
+  const auto last = static_cast<std::uint32_t>(messages) - 1;
   const auto taken = [&box, last] {
     const auto written = [&](std::uint32_t next) {
       return static_cast<std::int32_t>(next - last) > 0;
