@@ -89,6 +89,12 @@ class ProfileCommand {
     options_.integer("-n,--workers", job.workers, 1, kMostProfiledWorkers, "N",
                      "processes that compute at the same time on this host");
     options_.integer("--threads", job.threads, 1, 1024, "N", "threads of each worker");
+    job.device = "cpu";
+    options_.text("--device", job.device, "WHERE",
+                  "cpu, cuda (a GPU of each worker's own as far as there are), cuda:K, or auto");
+    options_.choice("--precision", job.precision, {"f32", "bf16"}, "of forward and loss");
+    options_.choice("--tf32", job.tf32, {"default", "on", "off"},
+                    "may float32 products on GPUs be rounded; default: torch's own");
     options_.integer("--iterations", measured_.iterations, 1, 1'000'000, "N",
                      "how many to take the medians of");
     options_.integer("--warmup", measured_.warmup, 0, 1'000'000, "N",
@@ -123,8 +129,9 @@ class ProfileCommand {
 
  private:
   void check_nothing_to_measure() const {
-    for (const char* name : {"--model", "--data", "--set", "--batch", "--optimizer", "--workers",
-                             "--threads", "--iterations", "--warmup", "--pause"})
+    for (const char* name :
+         {"--model", "--data", "--set", "--batch", "--optimizer", "--workers", "--threads",
+          "--device", "--precision", "--tf32", "--iterations", "--warmup", "--pause"})
       if (options_.given(name))
         throw ConfigError(fmt::format("{}: --builtin {} measures nothing; leave out one of the two",
                                       name, builtin_));

@@ -50,6 +50,8 @@ std::vector<double> repeated_to(const std::vector<double>& speeds, int workers) 
 SimulateOptionReader::SimulateOptionReader(CLI::App& command)
     : options_(command), shared_(options_, job_) {
   job_.workers = 8;
+  job_.device = "cpu";
+  job_.deterministic = true;  // everything is, here
   options_.group("The job");
   shared_.declare_strategy();
   declare_objective();
@@ -107,6 +109,14 @@ void SimulateOptionReader::declare_compute() {
                    "samples per worker and micro-batch; the profile's unless given", 1 << 24);
   options_.integer("--accumulate", job_.accumulate, 1, 1 << 20, "N", "micro-batches per step");
   shared_.declare_speeds();
+  options_.text("--device", job_.device, "WHERE",
+                "of objective model: cpu, cuda, cuda:K, or auto (cuda, else cpu)");
+  options_.choice("--precision", job_.precision, {"f32", "bf16"},
+                  "of forward and loss of objective model");
+  options_.choice("--tf32", job_.tf32, {"default", "on", "off"},
+                  "may float32 products on GPUs be rounded; default: torch's own, convolutions");
+  options_.choice("--graphs", graphs_, {"on", "off"},
+                  "on GPUs: record a worker's step as a CUDA graph; the same bits, sooner");
 }
 
 void SimulateOptionReader::declare_length() {
@@ -213,13 +223,15 @@ std::unique_ptr<sim::Objective> SimulateOptionReader::make_objective() const {
   only_for("--dimension", {"consensus", "quadratic", "logistic"});
   for (const char* option : {"--condition", "--noise", "--skew"}) only_for(option, {"quadratic"});
   only_for("--dirichlet", {"logistic", "model"});
-  for (const char* option : {"--model", "--data"}) only_for(option, {"model"});
+  for (const char* option : {"--model", "--data", "--device", "--precision", "--tf32", "--graphs"})
+    only_for(option, {"model"});
   only_for("--target-loss", {"quadratic", "logistic", "model"});
   only_for("--target-accuracy", {"logistic", "model"});
   if (objective_ == "none") return nullptr;
   const auto dirichlet =
       options_.given("--dirichlet") ? std::optional<double>(dirichlet_) : std::nullopt;
-  if (objective_ == "model") return make_model_objective(job_, job_.workers, dirichlet);
+  if (objective_ == "model")
+    return make_model_objective(job_, job_.workers, dirichlet, graphs_ == "on");
   return sim::make_objective({.name = objective_,
                               .workers = job_.workers,
                               .seed = job_.seed,

@@ -54,7 +54,7 @@ class SimulateOptionReader {
   JobOptions shared_;
   std::string network_ = "10gbe", links_, profile_, objective_ = "none", faults_;
   std::string time_, swarm_, trace_;
-  std::string levels_ = "auto";
+  std::string levels_ = "auto", graphs_ = "on";
   int workers_per_host_ = 1, dimension_ = 0, trace_workers_ = 16;
   double condition_ = 100, noise_ = 0.1, skew_ = 0, dirichlet_ = 0;
   double target_loss_ = 0;

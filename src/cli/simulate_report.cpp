@@ -104,6 +104,19 @@ void add_observations(Json& json, const SimulateOptionReader::Request& request,
     json["seconds_to_target"] = report.target ? Json(seconds(*report.target)) : Json();
 }
 
+std::string device_name(sim::Objective* objective) {
+  Queue* const queue = objective ? objective->queue() : nullptr;
+  return queue ? fmt::format("cuda:{}", queue->device().index) : "cpu";
+}
+
+std::string device_text(const Json& figures) {
+  if (!figures.contains("device_memory_bytes")) return "";
+  return fmt::format("\n{}: {:.0f} samples per real second, {} of its memory in use",
+                     figures["device"].get<std::string>(),
+                     figures["samples_per_wall_second"].get<double>(),
+                     print_bytes(figures["device_memory_bytes"].get<double>()));
+}
+
 std::string plural(std::int64_t count, const char* word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
@@ -199,6 +212,9 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
       {"events_per_second",
        static_cast<double>(report.events) / std::max(1e-9, report.wall_seconds)},
       {"wall_seconds", report.wall_seconds},
+      {"samples_per_wall_second",
+       static_cast<double>(report.samples) / std::max(1e-9, report.wall_seconds)},
+      {"device", device_name(request.objective.get())},
       {"trace_hash", fmt::format("{:016x}", report.hash)},
       {"completed", report.completed()},
       {"hung", report.hung},
@@ -207,6 +223,7 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
       {"figures", report.workers.front().strategy},
       {"summary", report.summary},
       {"per_worker", worker_rows(report)}};
+  if (report.device_memory > 0) json["device_memory_bytes"] = report.device_memory;
   Json faults = Json::array();
   for (const sim::Fault& fault : scenario.faults) faults.push_back(sim::describe(fault));
   json["faults"] = std::move(faults);
@@ -247,7 +264,7 @@ std::string simulation_text(const Json& figures) {
   if (figures.contains("averagings_per_gradient"))
     text += fmt::format("\n{:.2f} averagings per gradient over all workers",
                         figures["averagings_per_gradient"].get<double>());
-  text += failure_text(figures);
+  text += device_text(figures) + failure_text(figures);
   return text + fmt::format("\n{} events in {:.2f} s, {:.1f} M/s; trace hash {}",
                             print_count(figures["events"].get<double>()),
                             figures["wall_seconds"].get<double>(),

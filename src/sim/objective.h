@@ -43,6 +43,9 @@ class Objective {
   // evaluate() is given is there, too. Outlives the replicas.
   virtual Queue* queue() { return nullptr; }
 
+  // Bytes in use on that device, by whomever; 0 on the host.
+  virtual std::int64_t device_memory() const { return 0; }
+
   // How good `parameters`, laid out as the arenas of the replicas, are. Nothing where there is
   // nothing to measure. The same input gives the same result.
   virtual std::optional<Quality> evaluate(Span parameters) = 0;

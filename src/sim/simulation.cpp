@@ -290,6 +290,7 @@ void Simulation::collect(Engine::End end) {
   report_.events = cluster_.engine().events();
   report_.hash = cluster_.engine().hash();
   report_.summary = worker(0).strategy().summary();
+  if (objective_) report_.device_memory = objective_->device_memory();
 }
 
 }  // namespace

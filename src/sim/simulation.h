@@ -42,7 +42,8 @@ struct Report {
   double samples_per_second = 0;
   std::uint64_t events = 0, hash = 0;
   double wall_seconds = 0;
-  std::string summary;  // of rank 0's strategy, for people
+  std::int64_t device_memory = 0;  // bytes, at the end (Objective::device_memory)
+  std::string summary;             // of rank 0's strategy, for people
   // Somebody waited with nothing left that could happen, or things happened without end: a bug.
   bool hung = false;
   int first_failed = -1;  // rank, or -1

@@ -13,7 +13,8 @@
 namespace skein {
 
 struct ProfileOptions {
-  TrainOptions job;  // its model, data, settings, seed, threads, batch and optimizer count
+  TrainOptions job;  // its model, data, settings, seed, threads, device, precision, batch and
+                     // optimizer count
   int iterations = 20;
   int warmup = 5;  // iterations before those, which do not count
   // Idle between backward and update, as in a run that waits for its network: what the processor
@@ -29,8 +30,9 @@ struct ProfileOptions {
 // has the time of forward from its first use to the next one's first use, and the time of backward
 // that ends with its gradient; one that is not used has none. Time of backward that comes after
 // the last gradient is a layer without tensors at the front if there is much of it. Times are
-// medians over the iterations, scaled so that they add up to the medians of the whole forward,
-// taken without the hooks that find the uses, and of the whole backward.
+// medians over the iterations, scaled so that they add up to the medians of the whole forward and
+// of the whole backward, taken without the hooks that find the uses. On a GPU (job.device) the
+// parts are timed one by one, and the worker computes nothing else meanwhile.
 //
 // Throws ConfigError for what `skein train` would refuse, too, and IoError when a worker is lost.
 sim::Profile measure_profile(const ProfileOptions& options, World& world);
@@ -42,10 +44,16 @@ sim::Profile measure_profile(const ProfileOptions& options, World& world);
 // depends on them, where the model has buffers, as well as on the parameters. A replica that is
 // made again starts anew.
 //
+// On a GPU, if job.device is one, everything lies there: planes, data (up to Samples::kMostBytes),
+// what workers send. The thread that makes the objective uses it, and computes on its queue while
+// it is there. With `graphs` a worker's steps are recorded as one CUDA graph after the first few:
+// the same kernels, so the same bits.
+//
 // Sets torch to one thread, for good. Memory grows linearly with the replicas; data are held once.
 // Throws ConfigError for what `skein train` would refuse, for a `dirichlet` that is not above 0,
 // and for data without labels to skew by.
 std::unique_ptr<sim::Objective> make_model_objective(const TrainOptions& job, int workers,
-                                                     std::optional<double> dirichlet);
+                                                     std::optional<double> dirichlet,
+                                                     bool graphs = true);
 
 }  // namespace skein

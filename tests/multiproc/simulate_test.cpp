@@ -188,6 +188,9 @@ TEST(Simulate, WrongOptionsAreNamed) {
        "expected one of the two"},
       {{"--objective", "quadratic", "--dirichlet", "1"}, "does not use it"},
       {{"--objective", "model", "--model", "nope"}, "nope"},
+      {{"--objective", "quadratic", "--device", "cuda"}, "--device: --objective quadratic"},
+      {{"--objective", "model", "--device", "gpu"}, "--device gpu: expected cpu, cuda"},
+      {{"--objective", "model", "--device", "cuda"}, "there is no GPU to use: "},
       {{"--swarm", "9..3"}, "--swarm 9..3"}};
   for (const auto& [words, text] : cases) {
     const auto end = simulate(words);

@@ -27,6 +27,7 @@ using test::message_of;
 TrainOptions small_model(const std::string& model = "mlp") {
   TrainOptions job;
   job.model = model;
+  job.device = "cpu";
   job.seed = 7;
   job.data_settings = {{"train", "120"}, {"test", "60"}};
   if (model == "mlp") job.model_settings = {{"width", "16"}};
@@ -241,6 +242,7 @@ TEST(ModelObjective, TrainsTextButCannotSkewIt) {
   std::ofstream(folder / "text") << text;
   TrainOptions job;
   job.model = "gpt";
+  job.device = "cpu";
   job.model_settings = {{"width", "8"}, {"depth", "1"}, {"heads", "2"}};
   job.data = "text:" + (folder / "text");
   job.data_settings = {{"context", "16"}};

@@ -149,6 +149,7 @@ TEST_F(LayerTimesTest, LeaveNoHookBehind) {
 ProfileOptions small_job(const std::string& model) {
   ProfileOptions options;
   options.job.model = model;
+  options.job.device = "cpu";
   options.job.batch = 8;
   options.job.data_settings = {{"train", "64"}, {"test", "10"}};
   options.iterations = 5;

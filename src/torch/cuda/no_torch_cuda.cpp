@@ -1,5 +1,7 @@
 // In builds in which LibTorch or Skein has no CUDA.
+#include "core/check.h"
 #include "cuda/cuda.h"
+#include "torch/torch_graph.h"
 #include "torch/torch_stream.h"
 
 namespace skein {
@@ -17,5 +19,13 @@ void TorchStream::finish() const {}
 struct TorchOnQueue::Guard {};
 TorchOnQueue::TorchOnQueue(Queue*) {}
 TorchOnQueue::~TorchOnQueue() = default;
+
+struct TorchGraphs::Pool {};
+TorchGraphs::TorchGraphs() = default;
+TorchGraphs::~TorchGraphs() = default;
+std::unique_ptr<TorchGraphs::Graph> TorchGraphs::record(const std::function<void()>&) {
+  SKEIN_CHECK(false, "a graph is recorded without CUDA");
+  return nullptr;
+}
 
 }  // namespace skein

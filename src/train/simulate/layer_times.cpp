@@ -52,19 +52,25 @@ class LayerTimer {
         forward_(slots()),
         backward_(slots()),
         reads_(binding, [this](int slot) { forward_.add(slot, clock_.now()); }),
-        gradients_(binding, [this](int slot) { backward_.add(slot, clock_.now()); }),
+        gradients_(binding,
+                   [this](int slot) {
+                     if (marking_) backward_.add(slot, clock_.now());
+                   }),
         forward_parts_(slots()),
         backward_parts_(slots()) {}
 
   void run_pair(bool counts) {
-    for (const bool with_reads : {true, false}) {
-      iterate(with_reads);
+    for (const bool marking : {true, false}) {
+      marking_ = marking;
+      iterate();
       if (!counts) continue;
-      if (with_reads)
+      if (marking) {
         count_reads();
-      else
+        count_gradients();
+      } else {
         forward_totals_.push_back(forward_.length());
-      count_backward();
+        backward_totals_.push_back(backward_.length());
+      }
       updates_.push_back(nanoseconds(update_));
     }
   }
@@ -73,13 +79,14 @@ class LayerTimer {
 
  private:
   std::size_t slots() const { return static_cast<std::size_t>(binding_.slots()); }
-  void iterate(bool with_reads);
+  void iterate();
   void count_reads();
-  void count_backward();
+  void count_gradients();
 
   Binding& binding_;
   const Workload& workload_;
   const Clock& clock_;
+  bool marking_ = false;        // the uses of parameters and their gradients, in this iteration
   Stretch forward_, backward_;  // of the last iteration, and
   Duration update_{};
   ReadHook reads_;
@@ -90,10 +97,10 @@ class LayerTimer {
   int last_gradient_ = 0;  // the slot whose gradient came last
 };
 
-void LayerTimer::iterate(bool with_reads) {
+void LayerTimer::iterate() {
   forward_ = backward_ = Stretch(slots());
   workload_.load();
-  if (with_reads) reads_.activate();
+  if (marking_) reads_.activate();
   forward_.begin = clock_.now();
   torch::Tensor loss = workload_.forward();
   forward_.end = clock_.now();
@@ -123,7 +130,7 @@ void LayerTimer::count_reads() {
 }
 
 // A slot has the time from the mark before its own.
-void LayerTimer::count_backward() {
+void LayerTimer::count_gradients() {
   for (Sample& sample : backward_parts_) sample.push_back(0);
   Time begin = backward_.begin;
   for (const Stretch::Mark& mark : backward_.marks) {
@@ -132,7 +139,6 @@ void LayerTimer::count_backward() {
     last_gradient_ = mark.slot;
   }
   rests_.push_back(nanoseconds(backward_.end - begin));
-  backward_totals_.push_back(backward_.length());
 }
 
 // `total` in the proportions of `parts`, to the last nanosecond.

@@ -27,7 +27,8 @@ struct LayerTimes {
 };
 
 // Runs `warmup` and then `iterations` (at least 1) pairs of iterations, one of each pair with the
-// hook that sees parameters being read and one without.
+// hooks that see parameters being read and gradients being complete, and one without. Where a
+// device computes, the clock waits for it: so what the hooks cost is not in the totals.
 LayerTimes measure_layers(Binding& binding, const Workload& workload, int warmup, int iterations,
                           const Clock& clock);
 

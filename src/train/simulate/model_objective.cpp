@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <numeric>
 
@@ -10,29 +9,21 @@
 #include "sim/partition.h"
 #include "skein/error.h"
 #include "torch/binding.h"
+#include "train/simulate/place.h"
+#include "train/simulate/recorded_step.h"
+#include "train/simulate/samples.h"
 #include "train/simulate/threads.h"
 #include "train/virtual_cluster.h"
 
 namespace skein {
 namespace {
 
-constexpr std::int64_t kBlock = 250;  // samples that are read, or evaluated, at once
-
 enum RandomStream : std::uint64_t { kPartition, kOrder };
-
-// Calls visit(batch) for all of `data` in order, in blocks.
-void for_each_block(const Dataset& data, const auto& visit) {
-  for (std::int64_t next = 0; next < data.size(); next += kBlock) {
-    std::vector<std::uint32_t> indices(
-        static_cast<std::size_t>(std::min(kBlock, data.size() - next)));
-    std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
-    visit(data.get(indices));
-  }
-}
 
 std::vector<int> labels_of(const DataSets& data) {
   std::vector<int> labels;
-  for_each_block(*data.train, [&](const Batch& batch) {
+  for_each_block(data.train->size(), [&](std::span<const std::uint32_t> indices) {
+    const Batch batch = data.train->get(indices);
     if (batch.target.dim() != 1)
       throw ConfigError(fmt::format(
           "dirichlet: a sample of {} has no single label; expected data with one label each",
@@ -46,12 +37,14 @@ std::vector<int> labels_of(const DataSets& data) {
 
 // A model in an arena of its own, as `skein train` with this seed starts from it.
 struct BoundModel {
-  BoundModel(const TrainOptions& job, const Dataset& data)
-      : model(make(job, data)), binding(*model, allocate_on_heap) {}
+  BoundModel(const TrainOptions& job, const Dataset& data, Place& place)
+      : model(make(job, data, place)), binding(*model, allocator_of(place.queue.get())) {}
 
-  static std::shared_ptr<Model> make(const TrainOptions& job, const Dataset& data) {
+  static std::shared_ptr<Model> make(const TrainOptions& job, const Dataset& data, Place& place) {
     torch::manual_seed(job.seed);
-    return make_model(job.model, data.sample_shape(), data.classes(), job.model_settings);
+    auto made = make_model(job.model, data.sample_shape(), data.classes(), job.model_settings);
+    place.compute.take(*made);
+    return made;
   }
 
   std::shared_ptr<Model> model;
@@ -60,37 +53,63 @@ struct BoundModel {
 
 class ModelReplica final : public sim::Replica {
  public:
-  ModelReplica(const TrainOptions& job, const Dataset& data, sim::SampleStream stream)
-      : data_(data), stream_(std::move(stream)), bound_(job, data) {}
+  ModelReplica(const TrainOptions& job, const Dataset& data, Place& place, const Samples& samples,
+               TorchGraphs* graphs, sim::SampleStream stream)
+      : place_(place),
+        samples_(samples),
+        stream_(std::move(stream)),
+        bound_(job, data, place),
+        loss_(torch::zeros({}, torch::TensorOptions(place.compute.device()))) {
+    if (graphs && samples.held())
+      recorded_.emplace([graphs](const auto& work) { return graphs->record(work); }, samples,
+                        [this](const Batch& batch) { add_gradient(batch); });
+  }
 
   Arena& arena() override { return bound_.binding.arena(); }
   const std::vector<NamedTensor>& buffers() const { return bound_.binding.float_buffers(); }
 
   void gradient(std::int64_t samples) override {
     SKEIN_CHECK(samples >= 1, "gradient of {} samples", samples);
-    const Batch batch = data_.get(stream_.next(samples));
-    const torch::Tensor loss = loss_of(bound_.model->forward(batch.data), batch.target);
-    loss.backward();
-    loss_ = loss.detach();
+    const auto indices = stream_.next(samples);
+    if (recorded_)
+      recorded_->run(indices);
+    else
+      add_gradient(samples_.get(indices));
   }
 
   double loss() const override { return loss_.item<double>(); }
 
  private:
-  const Dataset& data_;
+  void add_gradient(const Batch& batch) {
+    torch::Tensor loss;
+    {
+      const Autocast precision = place_.compute.autocast();
+      loss = loss_of(bound_.model->forward(batch.data), batch.target);
+    }
+    loss.backward();
+    loss_.copy_(loss.detach());
+  }
+
+  Place& place_;
+  const Samples& samples_;
   sim::SampleStream stream_;
   BoundModel bound_;
-  torch::Tensor loss_;
+  torch::Tensor loss_;  // of the last gradient, in one place
+  std::optional<RecordedStep> recorded_;
 };
 
 class ModelObjective final : public sim::Objective {
  public:
-  ModelObjective(const TrainOptions& job, int workers, std::optional<double> dirichlet)
+  ModelObjective(const TrainOptions& job, int workers, std::optional<double> dirichlet, bool graphs)
       : job_(job),
         workers_(workers),
+        place_(job_, 0),
         data_(open_data(job.data, job.data_settings, job.seed)),
-        evaluated_(job, *data_.train) {
+        evaluated_(job, *data_.train, place_),
+        train_(*data_.train, place_.compute),
+        test_(*data_.test, place_.compute) {
     evaluated_.model->eval();
+    if (place_.queue && graphs) graphs_.emplace();
     if (dirichlet)
       held_ = sim::partition(labels_of(data_), static_cast<int>(data_.train->classes()), workers,
                              dirichlet, Rng(job.seed).split(kPartition)());
@@ -100,28 +119,38 @@ class ModelObjective final : public sim::Objective {
     SKEIN_CHECK(rank >= 0 && rank < workers_, "rank {} of {} workers", rank, workers_);
     sim::SampleStream stream(samples_of(rank),
                              Rng(job_.seed).split(kOrder).split(static_cast<std::uint64_t>(rank)));
-    auto replica = std::make_unique<ModelReplica>(job_, *data_.train, std::move(stream));
+    auto replica = std::make_unique<ModelReplica>(job_, *data_.train, place_, train_,
+                                                  graphs_ ? &*graphs_ : nullptr, std::move(stream));
     buffers_[rank] = replica->buffers();
     return replica;
   }
 
+  Queue* queue() override { return place_.queue.get(); }
+  std::int64_t device_memory() const override { return place_.compute.memory_in_use(); }
+
   std::optional<sim::Quality> evaluate(Span parameters) override {
     const torch::NoGradGuard no_grad;
+    const OnQueue scope(queue());
     const Span own = evaluated_.binding.arena().parameters();
     SKEIN_CHECK(parameters.count == own.count, "{} parameters, expected {}", parameters.count,
                 own.count);
     copy(own, parameters);
     average_buffers();
-    double loss = 0, correct = 0, predictions = 0;
-    for_each_block(*data_.test, [&](const Batch& batch) {
+    const torch::TensorOptions there(place_.compute.device());
+    torch::Tensor loss = torch::zeros({}, there.dtype(torch::kFloat64));
+    torch::Tensor correct = torch::zeros({}, there.dtype(torch::kInt64));
+    double predictions = 0;
+    for_each_block(test_.size(), [&](std::span<const std::uint32_t> indices) {
+      const Batch batch = test_.get(indices);
+      const Autocast precision = place_.compute.autocast();
       const torch::Tensor logits = evaluated_.model->forward(batch.data);
-      const Score score = count_correct(logits, batch.target);
-      const auto count = static_cast<double>(score.predictions);
-      loss += loss_of(logits, batch.target).item<double>() * count;
-      correct += static_cast<double>(score.correct);
+      const auto count = static_cast<double>(batch.target.numel());
+      loss += loss_of(logits, batch.target).to(torch::kFloat64) * count;
+      correct += logits.argmax(-1).eq(batch.target).sum();
       predictions += count;
     });
-    return sim::Quality{loss / predictions, correct / predictions};
+    return sim::Quality{loss.item<double>() / predictions,
+                        static_cast<double>(correct.item<std::int64_t>()) / predictions};
   }
 
  private:
@@ -144,8 +173,11 @@ class ModelObjective final : public sim::Objective {
 
   TrainOptions job_;
   int workers_;
+  Place place_;
   DataSets data_;
   BoundModel evaluated_;
+  Samples train_, test_;
+  std::optional<TorchGraphs> graphs_;                // where steps are recorded
   std::vector<std::vector<std::uint32_t>> held_;     // empty: everyone holds everything
   std::map<int, std::vector<NamedTensor>> buffers_;  // of each rank's latest replica
 };
@@ -153,11 +185,11 @@ class ModelObjective final : public sim::Objective {
 }  // namespace
 
 std::unique_ptr<sim::Objective> make_model_objective(const TrainOptions& job, int workers,
-                                                     std::optional<double> dirichlet) {
+                                                     std::optional<double> dirichlet, bool graphs) {
   if (workers < 1)
     throw ConfigError(fmt::format("a model for {} workers: expected at least 1", workers));
   use_threads(1);
-  return std::make_unique<ModelObjective>(job, workers, dirichlet);
+  return std::make_unique<ModelObjective>(job, workers, dirichlet, graphs);
 }
 
 }  // namespace skein
