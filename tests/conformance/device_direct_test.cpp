@@ -3,7 +3,9 @@
 // or die.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 
 #include "conformance/forked.h"
 #include "core/rng.h"
@@ -99,7 +101,10 @@ TEST_P(Direct, BuffersAreFreeAtOnceForWhatComesNextOnTheQueue) {
 TEST_P(Direct, TheHostIsAhead) {
   expect_all_ok(run_on_device(GetParam(), [](Fabric& fabric) -> Task<> {
     const auto small = fabric.allocate(kSmall), large = fabric.allocate(kLarge);
-    queue_of(fabric).put([] { std::this_thread::sleep_for(1s); });
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    queue_of(fabric).put([open] {
+      for (int i = 0; i < 20000 && !*open; ++i) std::this_thread::sleep_for(1ms);
+    });
     const Mark behind = queue_of(fabric).record();
     fill(small->span(), 1);
     fill(large->span(), 1);
@@ -109,6 +114,7 @@ TEST_P(Direct, TheHostIsAhead) {
     co_await fabric.all_gather(0, large->span(), soon(fabric));
     co_await fabric.all_reduce(0, large->span(), soon(fabric), Wire::bf16);
     require(!reached(behind), "it waited for the device");
+    *open = true;
     const auto size = static_cast<float>(fabric.size());
     require(all_are(small->span(), size) && all_are(large->span(), size * size * size),
             "wrong sum");
@@ -328,7 +334,20 @@ TEST(DirectOnADevice, AllStageWhereOneCannotOpenMemory) {
       prepare));
 }
 
-// A wait that a device does not come to, as if it did not see the other's count.
+// Its copy is in its own memory, which a peer may not have opened when it goes, or its queue not
+// read.
+TEST(DirectOnADevice, WhoLeavesAtOnceLeavesNobodyWithoutItsPart) {
+  for (int again = 0; again < 10; ++again)
+    expect_all_ok(run_on_device(3, [](Fabric& fabric) -> Task<> {
+      const auto buffer = fabric.allocate(kSmall);
+      fill(buffer->span(), 1);
+      if (fabric.rank() == 1) co_await fabric.loop().sleep_for(3ms);
+      if (fabric.rank() == 2) queue_of(fabric).put([] { std::this_thread::sleep_for(20ms); });
+      co_await fabric.all_reduce(3, buffer->span(), soon(fabric));
+      if (fabric.rank() != 0) require(all_are(buffer->span(), 3), "a wrong sum");
+    }));
+}
+
 TEST(DirectOnADevice, MeetingAgainChangesNothing) {
   expect_all_ok(run_on_device(3, [](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(kLarge);
