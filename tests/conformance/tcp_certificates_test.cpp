@@ -294,7 +294,7 @@ TEST(TcpCertificates, NobodyTalksToOneThatListensWithoutAGoodOne) {
 // What is said about files that cannot be used; empty when they can be.
 std::string refusal(const CertificateFiles& files) {
   try {
-    const Tls tls(files, true);
+    const Tls tls(files);
     return "";
   } catch (const ConfigError& error) {
     return error.what();

@@ -191,7 +191,7 @@ TEST(TcpMeeting, AnotherVersionIsRefusedWithBothSidesNamed) {
   const SteadyClock clock;
   Loop loop(clock);
   Poller poller;
-  const Tls tls(read_secret(run.options(0, 2).secret_file), true);
+  const Tls tls(read_secret(run.options(0, 2).secret_file));
   Hello hello;
   hello.protocol = 99;
   hello.version = "9.8.7";

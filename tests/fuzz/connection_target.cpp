@@ -72,7 +72,7 @@ class Rig {
 
   // In clear from the beginning: what is before that is OpenSSL's.
   std::pair<End, End> ends() {
-    static const Tls tls(derive_key("a secret of the tests"), false);
+    static const Tls tls(derive_key("a secret of the tests"));
     int sockets[2];
     SKEIN_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets) == 0,
                 "no sockets");

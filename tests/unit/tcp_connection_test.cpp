@@ -17,7 +17,7 @@ namespace {
 constexpr Channel kChannel = 3;
 
 const Tls& tls() {
-  static const Tls made(derive_key("a secret of the tests"), false);
+  static const Tls made(derive_key("a secret of the tests"));
   return made;
 }
 

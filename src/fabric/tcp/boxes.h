@@ -46,16 +46,21 @@ struct Outbox {
 struct Inbox {
   Inbox(Loop& loop, Channel its_channel) : channel(its_channel), moved(loop) {}
 
+  // A part of a message that waits for its receiver.
+  struct Piece {
+    std::uint64_t offset;
+    std::size_t length;
+    std::unique_ptr<std::byte[]> bytes;
+  };
+
   // A message of which something has come, or of a later one.
   struct Arrival {
     bool known = false;  // its size is
     std::uint64_t total = 0;
     std::uint64_t settled = 0;  // bytes that are where they belong
-    std::uint64_t waiting = 0;  // that lie in `staged`
+    std::uint64_t waiting = 0;  // that lie in `pieces`
     std::uint64_t coming = 0;   // of parts that come now
-    std::vector<Range> pieces;  // where these are
-    std::uint64_t staged_size = 0;
-    std::unique_ptr<std::byte[]> staged;
+    std::vector<Piece> pieces;
     bool all_there() const { return known && settled + waiting == total; }
     bool complete() const { return known && settled == total; }
   };

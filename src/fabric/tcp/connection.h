@@ -27,6 +27,7 @@
 #include "fabric/fabric.h"
 #include "fabric/tcp/boxes.h"
 #include "fabric/tcp/frame.h"
+#include "fabric/tcp/frame_memory.h"
 #include "fabric/tcp/lane.h"
 #include "fabric/tcp/pulse.h"
 #include "fabric/tcp/signs.h"
@@ -38,6 +39,9 @@ namespace skein::tcp {
 struct ConnectionOptions {
   Duration least_silence = kLeastSilence;     // Pulse says what for
   std::size_t streams = 1, most_streams = 1;  // Widening does
+
+  // That all connections of a worker share.
+  std::shared_ptr<FrameMemory> memory = std::make_shared<FrameMemory>();
 };
 
 class Connection {

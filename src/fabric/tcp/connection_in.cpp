@@ -149,11 +149,7 @@ bool Connection::begin_data(Lane& lane) {
     lane.body = box.receive->combine == Combine::add ? Lane::Body::added : Lane::Body::direct;
   } else {
     if (ahead == 0 && box.receive) box.moved.notify_all();  // whoever waits for another size
-    if (!arrival.staged) {
-      arrival.staged_size = std::min<std::uint64_t>(arrival.total, kWindow);
-      arrival.staged = std::make_unique_for_overwrite<std::byte[]>(arrival.staged_size);
-    }
-    require(frame.offset + frame.length <= arrival.staged_size, "more than it may send ahead");
+    lane.staged = options_.memory->take(frame.length);
     lane.body = Lane::Body::staged;
   }
   lane.cost = cost;
@@ -167,8 +163,7 @@ std::size_t Connection::read_body(Lane& lane) {
   std::byte* into = lane.scratch.get();
   if (lane.body == Lane::Body::direct)
     into = static_cast<std::byte*>(lane.box->receive->into.data) + frame.offset;
-  if (lane.body == Lane::Body::staged)
-    into = lane.box->arrivals[frame.number - lane.box->first].staged.get() + frame.offset;
+  if (lane.body == Lane::Body::staged) into = lane.staged.get();
   return lane.stream->read(into + lane.body_got, frame.length - lane.body_got);
 }
 
@@ -205,7 +200,7 @@ void Connection::end_data(Lane& lane) {
   box.come += lane.cost;
   if (lane.body == Lane::Body::staged) {
     arrival.waiting += frame.length;
-    arrival.pieces.push_back({frame.offset, frame.length});
+    arrival.pieces.push_back({frame.offset, frame.length, std::move(lane.staged)});
     if (box.receive) settle(box);
   } else {
     if (lane.body == Lane::Body::added)
@@ -313,8 +308,10 @@ void Connection::pop(Inbox& box) {
 void Connection::settle(Inbox& box) {
   Inbox::Arrival& arrival = box.arrivals.front();
   if (arrival.pieces.empty() || box.receive->into.bytes() != arrival.total) return;
-  for (const Range& piece : arrival.pieces)
-    put(*box.receive, piece.offset, arrival.staged.get() + piece.offset, piece.count);
+  for (Inbox::Piece& piece : arrival.pieces) {
+    put(*box.receive, piece.offset, piece.bytes.get(), piece.length);
+    options_.memory->give_back(std::move(piece.bytes), piece.length);
+  }
   arrival.pieces.clear();
   arrival.settled += arrival.waiting;
   let_go(box, std::exchange(arrival.waiting, 0));

@@ -39,6 +39,7 @@ struct Lane {
     departure = {};
     header_got = 0;
     body = Body::none;
+    staged.reset();
     cost = 0;
     hesitations = 0;
   }
@@ -63,6 +64,7 @@ struct Lane {
   int hesitations = 0;
   Inbox* box = nullptr;  // of the frame, when it is data
   std::unique_ptr<std::byte[]> scratch;
+  std::unique_ptr<std::byte[]> staged;  // where the body goes that waits for its receiver
 };
 
 }  // namespace skein::tcp

@@ -19,6 +19,10 @@ namespace {
 // Encrypted at once and sent with one call: enough that the calls do not count.
 constexpr std::size_t kBatch = std::size_t{128} * 1024;
 
+// Read with one call: some records of TLS, which are copied once more then; in clear no more than
+// the header that follows a body.
+constexpr std::size_t kAhead = std::size_t{64} * 1024, kAheadInClear = 64;
+
 // AES-GCM loses its margin after some 2^24 records of 16 KiB under one key.
 constexpr std::uint64_t kMostUnderOneKey = std::uint64_t{1} << 36;
 
@@ -32,7 +36,8 @@ Stream::Stream(Poller& poller, FileDescriptor socket, const Tls& tls, Side side)
     : poller_(poller),
       tls_(tls),
       socket_(std::move(socket)),
-      session_(tls.begin(socket_.get(), side, out_)),
+      in_(socket_.get(), kAhead),
+      session_(tls.begin(side, in_, out_)),
       id_(poller.add(socket_.get(), *this)) {}
 
 Stream::~Stream() { poller_.remove(id_, socket_.get()); }
@@ -65,12 +70,13 @@ bool Stream::handshake() {
 
 void Stream::go_on_in_clear() {
   SKEIN_CHECK(out_.empty(), "{} bytes are still to be sent encrypted", out_.size());
+  in_.read_ahead(kAheadInClear);
   session_.reset();
 }
 
 std::size_t Stream::read(void* into, std::size_t bytes) {
   if (!session_) {
-    const ssize_t got = ::recv(socket_.get(), into, bytes, 0);
+    const ssize_t got = in_.read(into, bytes);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got < 0 && nothing_now()) return 0;
     ended(got == 0 ? "the connection was closed" : std::strerror(errno));

@@ -66,6 +66,7 @@ class Stream final : private Poller::Watcher {
   Poller& poller_;
   const Tls& tls_;
   FileDescriptor socket_;
+  Intake in_;
   bool heard_ = false;     // something from the peer, after the handshake
   std::vector<char> out_;  // encrypted, to be sent
   std::size_t sent_ = 0;   // of it

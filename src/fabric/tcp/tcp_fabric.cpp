@@ -55,14 +55,11 @@ struct TcpFabric::InLine final : Line {
 };
 
 TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
-    : Fabric(loop),
-      options_(options),
-      tls_(proof_of(options), options.encrypt),
-      signs_(loop.now()) {
+    : Fabric(loop), options_(options), tls_(proof_of(options)), signs_(loop.now()) {
+  const ConnectionOptions each = connection_options(options);
   Met met = meet(loop, poller_, tls_, options_);
   for (auto& stream : met.streams)
-    peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_,
-                                                           connection_options(options))
+    peers_.push_back(stream ? std::make_unique<Connection>(loop, std::move(stream), signs_, each)
                             : nullptr);
   repairs_ = std::make_unique<Repairs>(loop, poller_, tls_, options_, std::move(met), peers_);
   poller_.tick_every(kBeatEvery, [this] { beat(); });

@@ -10,7 +10,6 @@ namespace skein::tcp {
 namespace {
 
 constexpr char kIdentity[] = "skein";
-constexpr std::size_t kReadAhead = std::size_t{128} * 1024;
 const unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
 // The key as the session that a pre-shared key is to OpenSSL; null when there is no memory.
@@ -56,6 +55,16 @@ int look_at_offer(SSL* ssl, int* alert, void* proof) {
   return SSL_CLIENT_HELLO_ERROR;
 }
 
+int take(BIO* bio, char* into, std::size_t bytes, std::size_t* taken) {
+  ::BIO_clear_retry_flags(bio);
+  *taken = 0;
+  const ssize_t got = static_cast<Intake*>(::BIO_get_data(bio))->read(into, bytes);
+  if (got < 0 && ::BIO_sock_should_retry(-1) == 1) ::BIO_set_retry_read(bio);
+  if (got <= 0) return 0;
+  *taken = static_cast<std::size_t>(got);
+  return 1;
+}
+
 int append(BIO* bio, const char* data, std::size_t bytes, std::size_t* written) {
   auto& out = *static_cast<std::vector<char>*>(::BIO_get_data(bio));
   out.insert(out.end(), data, data + bytes);
@@ -67,11 +76,14 @@ long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH 
 
 }  // namespace
 
-Tls::Tls(const Proof& proof, bool read_ahead)
+Tls::Tls(const Proof& proof)
     : proof_(proof),
       context_(::SSL_CTX_new(::TLS_method())),
+      from_intake_(::BIO_meth_new(::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "intake")),
       into_vector_(::BIO_meth_new(::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "vector")) {
-  SKEIN_CHECK(context_ && into_vector_, "OpenSSL: {}", tls_error());
+  SKEIN_CHECK(context_ && from_intake_ && into_vector_, "OpenSSL: {}", tls_error());
+  ::BIO_meth_set_read_ex(from_intake_.get(), take);
+  ::BIO_meth_set_ctrl(from_intake_.get(), control);
   ::BIO_meth_set_write_ex(into_vector_.get(), append);
   ::BIO_meth_set_ctrl(into_vector_.get(), control);
   SSL_CTX* context = context_.get();
@@ -91,20 +103,18 @@ Tls::Tls(const Proof& proof, bool read_ahead)
     ::SSL_CTX_set_psk_find_session_callback(context, find_key);
   }
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
-  if (read_ahead) {
-    SSL_CTX_set_read_ahead(context, 1);
-    ::SSL_CTX_set_default_read_buffer_len(context, kReadAhead);
-  }
 }
 
-Session Tls::begin(int socket, Side side, std::vector<char>& out) const {
+Session Tls::begin(Side side, Intake& in, std::vector<char>& out) const {
   Session session(::SSL_new(context_.get()));
-  BIO* in = ::BIO_new_socket(socket, BIO_NOCLOSE);
+  BIO* from = ::BIO_new(from_intake_.get());
   BIO* into = ::BIO_new(into_vector_.get());
-  SKEIN_CHECK(session && in && into, "OpenSSL: {}", tls_error());
+  SKEIN_CHECK(session && from && into, "OpenSSL: {}", tls_error());
+  ::BIO_set_data(from, &in);
+  ::BIO_set_init(from, 1);
   ::BIO_set_data(into, &out);
   ::BIO_set_init(into, 1);
-  ::SSL_set_bio(session.get(), in, into);
+  ::SSL_set_bio(session.get(), from, into);
   if (side == Side::accepts) {
     ::SSL_set_accept_state(session.get());
   } else {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fabric/tcp/certificates.h"
+#include "fabric/tcp/intake.h"
 #include "fabric/tcp/secret.h"
 
 namespace skein::tcp {
@@ -34,15 +35,14 @@ using Proof = std::variant<Key, CertificateFiles>;
 
 class Tls {
  public:
-  // `read_ahead`: takes in more than a record at once. Not for a connection that goes on in clear.
   // Throws ConfigError for certificates that are not to be used.
-  Tls(const Proof& proof, bool read_ahead);
+  explicit Tls(const Proof& proof);
   Tls(const Tls&) = delete;
   Tls& operator=(const Tls&) = delete;
 
-  // A session that reads from `socket` and appends what is to be sent to `out`. Both, and this
-  // object, outlive it.
-  Session begin(int socket, Side side, std::vector<char>& out) const;
+  // A session that reads from `in` and appends what is to be sent to `out`. Both, and this object,
+  // outlive it. It takes no more from `in` than it has use for.
+  Session begin(Side side, Intake& in, std::vector<char>& out) const;
 
   // Whether the handshake has ended and the other side has shown what it must.
   bool authenticated(const SSL& session) const;
@@ -60,7 +60,7 @@ class Tls {
 
   const Proof proof_;
   std::unique_ptr<SSL_CTX, ContextFree> context_;
-  std::unique_ptr<BIO_METHOD, MethodFree> into_vector_;
+  std::unique_ptr<BIO_METHOD, MethodFree> from_intake_, into_vector_;
 };
 
 // Whether the last error of this thread is something that the other side has said.
