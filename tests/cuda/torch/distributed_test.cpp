@@ -44,12 +44,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-const torch::Device kGpu(torch::kCUDA, 0);
+const torch::Device kFirstGpu(torch::kCUDA, 0);
 
 Net make_net(std::int64_t width = 64) {
   torch::manual_seed(3);
   Net net(width);
-  net->to(kGpu);
+  net->to(kFirstGpu);
   return net;
 }
 
@@ -57,7 +57,7 @@ Net make_net(std::int64_t width = 64) {
 std::pair<torch::Tensor, torch::Tensor> batch_of(int step, int rank, std::int64_t count) {
   torch::manual_seed(static_cast<std::uint64_t>(1000 * step + rank));
   const torch::Tensor x = torch::randn({count, 16});
-  return {x.to(kGpu), x.narrow(1, 0, 4).argmax(1).to(kGpu)};
+  return {x.to(kFirstGpu), x.narrow(1, 0, 4).argmax(1).to(kFirstGpu)};
 }
 
 double loss_of(Net& net) {
@@ -189,7 +189,7 @@ TEST_F(TorchOnGpu, TheHostIsAheadByTwoSteps) {
   on_workers(1, [](World& world) {
     Net net = make_net();
     Distributed run = distribute(world, *net, sgd(0.1), dear());
-    const torch::Tensor large = torch::rand({8192, 8192}, kGpu) * 1e-4;
+    const torch::Tensor large = torch::rand({8192, 8192}, kFirstGpu) * 1e-4;
     const TorchStream stream(Device(Device::gpu, 0));
     std::vector<std::pair<torch::Tensor, torch::Tensor>> batches;  // .to() waits for the device
     for (int i = 0; i < 8; ++i) batches.push_back(batch_of(i, 0, 32));
