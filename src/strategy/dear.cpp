@@ -202,12 +202,18 @@ Task<> Dear::update_all(UpdateContext& context) {
   }
 }
 
+// A device does not hold up the loop, however much it is given.
+std::size_t Dear::piece() const {
+  const Span all = worker_.arena().parameters();
+  return all.device.kind == Device::gpu ? std::max<std::size_t>(all.count, 1) : kPiece;
+}
+
 Task<> Dear::update_own_shard(int bucket, const UpdateContext& context) {
   const Range own = own_shard(bucket);
   if (restore_) masters_.restore(own, parameters());
-  for (std::size_t at = own.offset; at < own.end(); at += kPiece) {
+  for (std::size_t at = own.offset; at < own.end(); at += piece()) {
     if (at > own.offset) co_await worker_.loop().idle();
-    co_await worker_.update({at, std::min(kPiece, own.end() - at)}, context);
+    co_await worker_.update({at, std::min(piece(), own.end() - at)}, context);
   }
   if (rounds()) masters_.keep(own, parameters());
 }
@@ -218,9 +224,9 @@ Task<> Dear::clear_other_shards(int bucket) {
   const Range others[] = {{whole.offset, own.offset - whole.offset},
                           {own.end(), whole.end() - own.end()}};
   for (const Range& part : others)
-    for (std::size_t at = part.offset; at < part.end(); at += kPiece) {
+    for (std::size_t at = part.offset; at < part.end(); at += piece()) {
       co_await worker_.loop().idle();
-      fill(gradients({at, std::min(kPiece, part.end() - at)}), 0);
+      fill(gradients({at, std::min(piece(), part.end() - at)}), 0);
     }
   ended_for(bucket);
 }

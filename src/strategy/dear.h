@@ -57,6 +57,7 @@ class Dear final : public Synchronous {
   Task<> apply(UpdateContext context) override;
   Task<> update_and_gather(UpdateContext context);
   Task<> update_all(UpdateContext& context);
+  std::size_t piece() const;
   Task<> update_own_shard(int bucket, const UpdateContext& context);
   Task<> clear_other_shards(int bucket);
   Task<> gather(int bucket);
