@@ -36,7 +36,7 @@ def measured(words, out, commands):
 
 
 def four_workers(skein, folder, toy, commands):
-    job = ["--model", "resnet18", "--data", "glyphs", "--set", "data.test=500", "--precision", "bf16", "--lr", "0.02"]
+    job = ["--model", "resnet18", "--data", "glyphs", "--set", f"data.test={20 if toy else 500}", "--precision", "bf16", "--lr", "0.02"]
     size = 2 if toy else 32
     steps = 2 if toy else 60
     rows = []

@@ -139,7 +139,8 @@ endmacro()
 # A test program from FILES…; every case in it becomes a ctest test. With TORCH the program does, since
 # loading torch takes a second; where there are PARTS, for thousands of cases, each of these does; with
 # SKEIN_SANITIZE each of its SHARDS parts does, since starting a process takes long, and cases that match
-# SLOW are left out. LABEL is its folder. PROPERTIES are those of each case's test.
+# SLOW are left out. LABEL is its folder. PROPERTIES are those of each case's test. The target LABEL_label
+# builds all that have the label.
 function(skein_test name)
   cmake_parse_arguments(arg "TORCH" "LABEL;TIMEOUT;SHARDS;PARTS" "FILES;LIBS;SLOW;PROPERTIES" ${ARGN})
   add_executable(${name} ${arg_FILES})
@@ -155,6 +156,10 @@ function(skein_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(NOT TARGET ${arg_LABEL}_label)
+    add_custom_target(${arg_LABEL}_label)
+  endif()
+  add_dependencies(${arg_LABEL}_label ${name})
   if(arg_TORCH)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})

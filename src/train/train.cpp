@@ -1,15 +1,30 @@
 #include "train/train.h"
 
+#include <malloc.h>
 #include <torch/torch.h>
+
+#include <climits>
 
 #include "launch/environment.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
 
 namespace skein {
+namespace {
+
+// Each step allocates and frees the same large tensors. Given back to the system they would come
+// again as pages to be cleared: an eighth of the time of resnet18 on a processor.
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it may be
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  ::mallopt(M_TOP_PAD, 16 << 20);
+}
+
+}  // namespace
 
 int run_training(const TrainOptions& options) {
   const Time started = SteadyClock().now();
+  keep_freed_memory();
   at::set_num_threads(options.threads);
   watch_for_stop_requests();
   JoinOptions join;

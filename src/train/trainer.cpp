@@ -198,6 +198,8 @@ void Trainer::start_folder() {
                       {"started", utc_now()},
                       {"strategy", options_.strategy},
                       {"workers", world_.size()},
+                      {"device", compute_.device().str()},
+                      {"precision", options_.precision},
                       {"step", run_->steps()},
                       {"samples", done()}};
   if (!options_.resume.empty()) line["resumed_from"] = resumed_id_;
