@@ -97,6 +97,25 @@ TEST_P(Direct, BuffersAreFreeAtOnceForWhatComesNextOnTheQueue) {
   }));
 }
 
+// A barrier on the same channel says that peers are there, not that their queues are.
+TEST_P(Direct, WhatIsDoneOnTheHostInBetweenChangesNothing) {
+  expect_all_ok(run_on_device(GetParam(), [](Fabric& fabric) -> Task<> {
+    const auto size = static_cast<float>(fabric.size());
+    std::vector<std::unique_ptr<Memory>> sums;
+    for (int k = 0; k < 6; ++k) {
+      if (fabric.rank() == fabric.size() - 1)
+        queue_of(fabric).put([] { std::this_thread::sleep_for(5ms); });
+      sums.push_back(fabric.allocate(kSmall));
+      fill(sums.back()->span(), static_cast<float>(k + 1));
+      co_await fabric.all_reduce(0, sums.back()->span(), soon(fabric));
+      co_await fabric.barrier(0, soon(fabric));
+    }
+    for (int k = 0; k < 6; ++k)
+      require(all_are(sums[static_cast<std::size_t>(k)]->span(), size * static_cast<float>(k + 1)),
+              "wrong sum in round " + std::to_string(k));
+  }));
+}
+
 // Nobody waits for a device: all operations have ended long before the queues have done anything.
 TEST_P(Direct, TheHostIsAhead) {
   expect_all_ok(run_on_device(GetParam(), [](Fabric& fabric) -> Task<> {

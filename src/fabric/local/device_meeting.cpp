@@ -143,11 +143,11 @@ Task<> LocalFabric::meet_on_device(Limit limit) {
 void LocalFabric::leave_device() {
   const SteadyClock clock;
   const Time until = clock.now() + kLeaving;
-  for (const auto& [channel, round] : small_on_device_) {
+  for (const auto& [channel, small] : small_on_device_) {
     if (header(rank()).desks[channel].given_up.load() != 0) continue;
     for (int peer = 0; peer < size(); ++peer) {
       const shm::Desk& desk = header(peer).desks[channel];
-      const auto has_read = [&, last = round] {
+      const auto has_read = [&, last = small.last] {
         return desk.finished.load(std::memory_order_acquire) >= last &&
                device_->reached(peer, desk.finished_at);
       };

@@ -79,11 +79,13 @@ void LocalFabric::DeviceCollective::take_parts(Span into) const {
 }
 
 // With copies that stay as they are, as on the host (HostCollective::use_copy), and one meeting.
-// A copy is written again in the round after the next. By then the queue has waited for what all
-// peers offered in the next one, and their queues came to that when they had read this copy.
+// A copy is written again by the second such collective after this one. By then the queue has
+// waited for what all peers offered in the first, and their queues came to that when they had read
+// this copy. Collectives on the host in between say nothing of queues: they do not count.
 Task<> LocalFabric::DeviceCollective::run_small() {
   const Span copies = device_.copies(operation_.channel, kSmallOnDevice);
-  const Span place = copies.at({round_ % 2 * kSmallOnDevice, buffer_.bytes()});
+  const std::size_t half = fabric_.small_on_device_[operation_.channel].count++ % 2;
+  const Span place = copies.at({half * kSmallOnDevice, buffer_.bytes()});
   shared_ = {place.data, buffer_.count, place.device, buffer_.type};
   if (buffer_.count > 0) copy(shared_, buffer_);
   co_await offer();
@@ -106,7 +108,7 @@ Task<> LocalFabric::DeviceCollective::run_small() {
   // Nobody waits for this but one that leaves.
   desk(fabric_.rank()).finished_at = device_.record();
   desk(fabric_.rank()).finished.store(round_, std::memory_order_release);
-  fabric_.small_on_device_[operation_.channel] = round_;
+  fabric_.small_on_device_[operation_.channel].last = round_;
   ended_ = true;
 }
 

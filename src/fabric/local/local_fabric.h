@@ -161,7 +161,10 @@ class LocalFabric final : public Fabric {
   std::unordered_map<Channel, Span> small_copies_;  // never given back: a peer may read them
   std::unordered_map<Channel, std::uint64_t> direct_rounds_;  // collectives made on shared memory
   std::unique_ptr<DeviceSide> device_;  // null: memory of devices goes through the host
-  std::unordered_map<Channel, std::uint64_t> small_on_device_;  // the last such round
+  struct SmallOnDevice {
+    std::uint64_t count = 0, last = 0;  // so far, and the last one's round
+  };
+  std::unordered_map<Channel, SmallOnDevice> small_on_device_;
   std::string why_staged_;
   shm::Doorbell doorbell_;
   LinkLane egress_, ingress_;
