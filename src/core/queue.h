@@ -52,8 +52,8 @@ class Queue {
   // Blocks until all that was put on the queue is done.
   virtual void finish() = 0;
 
-  // Memory of the device, zeroed in the order of the queue. It is given back in that order too: when
-  // it is destroyed, what was put there before still finds it.
+  // Memory of the device, zeroed in the order of the queue. It is given back in that order too:
+  // when it is destroyed, what was put there before still finds it.
   virtual std::unique_ptr<Memory> allocate(std::size_t count, Type type) = 0;
 
   // Memory of the host that copies to and from the device are fast with; its contents are
