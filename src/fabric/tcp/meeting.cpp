@@ -93,6 +93,7 @@ class Meeting {
   std::string objection_;         // at rank 0: to whom, and why
   std::optional<Roster> roster_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::optional<Address> rank_0_;  // where it was found; a connection that has broken does not tell
   std::unique_ptr<Door> door_;
 };
 
@@ -239,8 +240,8 @@ Met Meeting::take() {
     const auto i = static_cast<std::size_t>(peer);
     const Place& place = roster_->places[i];
     try {  // rank 0 is where it was found
-      if (peer == 0 && out.streams[0])
-        out.addresses[0] = remote_address(out.streams[0]->socket());
+      if (peer == 0)
+        out.addresses[0] = rank_0_;
       else if (out.streams[i])
         out.addresses[i] = numeric_address(place.host, place.port);
     } catch (const IoError&) {  // it has gone, which the run finds out
@@ -282,6 +283,7 @@ Task<FileDescriptor> Meeting::connect(int peer) {
   for (const Address& address : addresses) {
     try {
       FileDescriptor socket = co_await connect_to(loop_, poller_, address, soon);
+      if (peer == 0) rank_0_ = address;
       co_return socket;
     } catch (const IoError& error) {
       trouble = error.what();
