@@ -246,6 +246,8 @@ class Bench {
     report.operations[2].limit_ms = link.ring_ms(2 * rounds, part_);
     report.operations[3].limit_ms = link.tree_ms(span().bytes());
     report.operations[4].limit_ms = link.barrier_ms();
+    if (report.operations.size() > 5)
+      report.operations[5].limit_ms = link.ring_ms(1, span().bytes());
   }
 
   Span mine() const { return common_->of(world_.rank()); }
