@@ -67,7 +67,7 @@ macro(skein_choose_cuda sources)
       if(SKEIN_NVIDIA_SMI)
         set(CMAKE_CUDA_ARCHITECTURES native)
       else()
-        set(CMAKE_CUDA_ARCHITECTURES all-major)
+        set(CMAKE_CUDA_ARCHITECTURES 75 80 90)  # and, by what these leave for it, later ones
       endif()
     endif()
     enable_language(CUDA)
