@@ -243,7 +243,9 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   command.footer("Example: skein bench fabric --workers 2 --bytes 25MB");
 
   CLI::App& kernels = *command.add_subcommand("kernels", "vector operations, beside memcpy");
-  kernels.footer("Example: skein bench kernels --bytes 64MB --json kernels.json");
+  kernels.footer(
+      "Example: skein bench kernels --bytes 64MB --json kernels.json\n"
+      "         skein bench kernels --device cuda --bytes 256MB");
   auto bench_kernels = std::make_shared<BenchKernels>(kernels);
   kernels.callback([bench_kernels, &invocation] {
     invocation.action = [bench_kernels] { return (*bench_kernels)(); };
@@ -253,7 +255,8 @@ void add_bench(CLI::App& app, Invocation& invocation) {
       "fabric", "collectives between worker processes, beside memcpy or an ideal link");
   fabric.footer(
       "Example: skein bench fabric --workers 4 --bytes 25MB --emulate-link 1gbit --emulate-latency "
-      "1ms");
+      "1ms\n"
+      "         skein bench fabric --workers 4 --device cuda");
   auto bench_fabric = std::make_shared<BenchFabric>(fabric);
   fabric.callback([bench_fabric, &invocation] {
     invocation.action = [bench_fabric, &invocation] { return (*bench_fabric)(invocation); };

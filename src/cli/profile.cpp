@@ -173,6 +173,7 @@ void add_profile(CLI::App& app, Invocation& invocation) {
       "profile", "measure how long a model computes, layer by layer, for the virtual cluster");
   command.footer(
       "Example: skein profile --model cnn --batch 32 --workers 2 --out cnn.json\n"
+      "         skein profile --device cuda --model resnet18 --batch 32\n"
       "         skein profile --builtin resnet50");
   auto profile = std::make_shared<ProfileCommand>(command);
   command.callback([profile, &invocation] {

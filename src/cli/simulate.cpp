@@ -241,6 +241,8 @@ void add_simulate(CLI::App& app, Invocation& invocation) {
       "  skein simulate --workers 64 --gpus-per-host 4 --network 10gbe --profile resnet50\n"
       "  skein simulate --workers 16 --objective model --model cnn --emulate-step 40ms "
       "--iterations 300\n"
+      "  skein simulate --workers 64 --objective model --device cuda --model resnet18 --data "
+      "cifar10:DIR --emulate-step 40ms\n"
       "  skein simulate --profile bert-base --sweep workers=8,64 --sweep network=10gbe,100gib");
   auto simulate = std::make_shared<Simulate>(command);
   command.callback([simulate, &invocation] {

@@ -73,7 +73,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "(text)\n\n"
       "Example: skein train --workers 4 --strategy allreduce --data glyphs --model cnn --out "
       "out/first\n"
-      "         skein train --hosts a,b:4,me@c --strategy dear --data glyphs --model cnn");
+      "         skein train --hosts a,b:4,me@c --strategy dear --data glyphs --model cnn\n"
+      "         skein train --device cuda --precision bf16 --model resnet18 --data cifar10:DIR");
   auto reader = std::make_shared<TrainOptionReader>(command);
   command.callback([reader, &invocation] {
     invocation.action = [reader, &invocation] {

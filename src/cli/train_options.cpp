@@ -116,7 +116,7 @@ void TrainOptionReader::declare_reports() {
   options_.integer("--log-every", job_.log_every, 1, "STEPS",
                    "a line each time so many steps are done");
   options_.flag("--verify", job_.verify,
-                "check after every step that all replicas are bit-equal (slow)");
+                "check after every step that all replicas are bit-equal (slow: all wait for it)");
 }
 
 TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) {

@@ -26,9 +26,13 @@ torch::nn::Module& check_not_shared(torch::nn::Module& module) {
 
 // Where the module computes: where its first parameter is that is trained. What cannot be trained
 // is Binding's to say.
-Device device_of_module(const torch::nn::Module& module) {
-  for (const torch::Tensor& parameter : module.parameters())
-    if (parameter.requires_grad()) return device_of(parameter.device());
+Device use_device_of(const torch::nn::Module& module, World& world) {
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (!parameter.requires_grad()) continue;
+    const Device device = device_of(parameter.device());
+    world.impl().use_device(device);
+    return device;
+  }
   return Device::cpu;
 }
 
@@ -62,8 +66,7 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
     : world_(world.share()),
       module_(check_not_shared(module)),
       make_optimizer_(std::move(make_optimizer)),
-      stream_(device_of_module(module)),
-      has_loop_((world.impl().use_device(stream_.device()), false)),
+      stream_(use_device_of(module, world)),
       binding_(module, [this](std::size_t count) { return allocate(count); }),
       optimizer_(new_optimizer()),
       worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
@@ -75,28 +78,6 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer m
       spec_(strategy) {
   install_hooks();
   std::iota(registered_.begin(), registered_.end(), 0);
-}
-
-// What torch writes there comes after what clears it.
-std::unique_ptr<Memory> Distributed::Impl::allocate(std::size_t count) {
-  const Span like{nullptr, 0, device()};
-  if (!stream_.on_device()) return fabric().allocate_like(like, count, Type::f32);
-  std::unique_ptr<Memory> memory;
-  Mark cleared;
-  const auto take = [&] {
-    memory = fabric().allocate_like(like, count, Type::f32);
-    cleared = world_.impl().loop().queue()->record();
-  };
-  has_loop_ ? take() : courier().with_loop(take);
-  stream_.wait(cleared);
-  return memory;
-}
-
-std::unique_ptr<Optimizer> Distributed::Impl::new_optimizer() {
-  if (!stream_.on_device()) return make_optimizer_(binding_, allocate_on_heap);
-  return make_optimizer_(binding_, [this](std::size_t count) {
-    return world_.impl().loop().queue()->allocate(count, Type::f32);
-  });
 }
 
 Facts Distributed::Impl::facts() const {
@@ -248,12 +229,6 @@ void Distributed::Impl::on_read(int slot) {
   if (--unread_count_ == 0) reads_->deactivate();
 }
 
-// And where on the queue the last of it is.
-Task<> Distributed::Impl::need(int bucket) {
-  co_await strategy_->need(bucket);
-  handed_over_ = strategy_->there(bucket);
-}
-
 // Nothing is on its way any more.
 void Distributed::Impl::all_read() {
   if (!reads_) return;
@@ -274,44 +249,6 @@ Task<> Distributed::Impl::end_step(std::int64_t samples) {
   device_trace_->end(Lane::device_sums, queue,
                      fmt::format("sums and update of step {}", worker_.progress.steps));
   device_trace_->report();
-}
-
-// What the strategy does comes after what has been computed; where the queue is then is where
-// computing goes on. On the host nothing is put between.
-Task<> Distributed::Impl::after(Mark computed, Task<> task) {
-  Queue* const queue = world_.impl().loop().queue();
-  queue->wait(computed);
-  co_await task;
-  handed_over_ = queue->record();
-}
-
-void Distributed::Impl::trace_to(Trace* trace) {
-  trace_.target = trace;
-  if (!stream_.on_device()) return;
-  courier().with_loop([this] { device_trace_ = std::make_unique<DeviceTrace>(trace_, device()); });
-}
-
-Task<> Distributed::Impl::in_order(Task<> task) {
-  return stream_.on_device() ? after(stream_.record(), std::move(task)) : std::move(task);
-}
-
-// What is computed from now on comes after what was waited for.
-void Distributed::Impl::follow() { stream_.wait(std::exchange(handed_over_, nullptr)); }
-
-void Distributed::Impl::wait_in_order(Task<> task) {
-  wait(in_order(std::move(task)));
-  follow();
-}
-
-// The host runs ahead of the device by two steps and no more: what is further ahead would only take
-// memory, and nobody could stop it.
-void Distributed::Impl::stay_near() {
-  constexpr std::size_t kAhead = 2;
-  if (!stream_.on_device()) return;
-  computed_.push_back(stream_.record());
-  if (computed_.size() <= kAhead) return;
-  courier().wait(until_reached(world_.impl().loop(), computed_.front()));
-  computed_.pop_front();
 }
 
 void Distributed::Impl::step(std::int64_t samples) {
@@ -354,20 +291,6 @@ void Distributed::Impl::step(std::int64_t samples) {
   board.set_phase(Phase::forward);
 }
 
-// Forward and backward of a step, as the device computes them.
-void Distributed::Impl::trace_compute_begin() {
-  if (device_trace_)
-    courier().with_loop([this] { device_trace_->begin(Lane::device_compute, stream_.current()); });
-}
-
-void Distributed::Impl::trace_compute_end() {
-  if (device_trace_)
-    courier().with_loop([this] {
-      device_trace_->end(Lane::device_compute, stream_.current(),
-                         fmt::format("computing step {}", worker_.progress.steps + 1));
-    });
-}
-
 void Distributed::Impl::flush() {
   check_usable();
   const PhaseScope phase(world_.impl().board(), Phase::flushing);
@@ -391,25 +314,6 @@ torch::Tensor Distributed::Impl::averaged_parameters() {
   if (apart.front() > 0) world_.impl().mean(mean->span());
   hand_over([] {});
   return tensor_that_holds(mean, mean->span());
-}
-
-// Calls `work` on the loop, after what has been computed and before what is computed next.
-void Distributed::Impl::hand_over(const std::function<void()>& work) {
-  const Mark computed = stream_.record();
-  Mark done;
-  courier().with_loop([&] {
-    if (computed) world_.impl().loop().queue()->wait(computed);
-    work();
-    if (stream_.on_device()) done = world_.impl().loop().queue()->record();
-  });
-  stream_.wait(done);
-}
-
-std::unique_ptr<Memory> Distributed::Impl::on_host(Span values) {
-  auto memory = allocate_on_heap_of(values.type, values.count);
-  hand_over([] {});
-  world_.impl().finish([&] { copy(memory->span(), values); });
-  return memory;
 }
 
 void Distributed::Impl::after_flush() {

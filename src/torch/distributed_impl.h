@@ -154,8 +154,8 @@ class Distributed::Impl {
   World world_;
   torch::nn::Module& module_;
   MakeOptimizer make_optimizer_;
-  TorchStream stream_;  // what torch computes for this module
-  bool has_loop_;       // this thread holds the loop
+  TorchStream stream_;     // what torch computes for this module
+  bool has_loop_ = false;  // this thread holds the loop
   Relay trace_;
   Binding binding_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -11,6 +11,7 @@
 
 #include "certificates/test_authority.h"
 #include "conformance/forked.h"
+#include "conformance/tcp_meetings.h"
 #include "fabric/tcp/address.h"
 #include "fabric/tcp/tls.h"
 #include "proxy/proxied_ranks.h"
@@ -92,31 +93,6 @@ TEST(TcpCertificates, StreamsThatAreResetAreReplaced) {
     for (const RankEnd& end : ranks.ends()) EXPECT_TRUE(end.ok) << end.error;
     EXPECT_GT(ranks.proxy().connections(), 10);
   }
-}
-
-// How a worker's meeting ended.
-struct End {
-  std::string error;  // empty: all were there
-  std::vector<std::string> said;
-  Duration took{};
-};
-
-// Meets in a thread of its own.
-std::future<End> start(TcpOptions options) {
-  return std::async(std::launch::async, [options]() mutable {
-    End end;
-    const SteadyClock clock;
-    const Time begin = clock.now();
-    options.say = [&](const std::string& text) { end.said.push_back(text); };
-    try {
-      Loop loop(clock);
-      const auto fabric = make_tcp_fabric(loop, options);
-    } catch (const Error& error) {
-      end.error = error.what();
-    }
-    end.took = clock.now() - begin;
-    return end;
-  });
 }
 
 TEST(TcpCertificates, AnAuthorityBetweenMayVouchForAWorker) {

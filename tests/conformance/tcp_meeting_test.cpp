@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "conformance/tcp_meetings.h"
 #include "core/rng.h"
 #include "fabric/tcp/address.h"
 #include "fabric/tcp/door.h"
@@ -22,37 +23,6 @@ namespace skein::tcp {
 namespace {
 
 using namespace std::chrono_literals;
-
-// How a worker's meeting ended.
-struct End {
-  std::string error;  // empty: all were there
-  bool config = false;
-  int peer = -1;
-  std::vector<std::string> said;
-  Duration took{};
-};
-
-// Meets in a thread of its own.
-std::future<End> start(TcpOptions options) {
-  return std::async(std::launch::async, [options]() mutable {
-    End end;
-    const SteadyClock clock;
-    const Time begin = clock.now();
-    options.say = [&](const std::string& text) { end.said.push_back(text); };
-    try {
-      Loop loop(clock);
-      const auto fabric = make_tcp_fabric(loop, options);
-    } catch (const ConfigError& error) {
-      end.error = error.what();
-      end.config = true;
-    } catch (const IoError& error) {
-      end.error = error.what();
-      end.peer = error.peer();
-    }
-    end.took = clock.now() - begin;
-    return end;
-  });
-}
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -81,19 +81,6 @@ TEST_F(SameBitsOnGpu, AResumedRunGoesOnAsIfItHadNotStopped) {
   }
 }
 
-// The distance of two models over the length of one.
-double difference(const std::string& one, const std::string& two) {
-  const auto a = flat(read_model(one)), b = flat(read_model(two));
-  EXPECT_FALSE(a.empty());
-  EXPECT_EQ(a.size(), b.size());
-  double distance = 0, length = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    distance += std::pow(static_cast<double>(a[i]) - static_cast<double>(b.at(i)), 2);
-    length += std::pow(static_cast<double>(a[i]), 2);
-  }
-  return std::sqrt(distance / length);
-}
-
 class ResumesElsewhere : public OnGpu, public ::testing::WithParamInterface<std::string> {
  protected:
   // 40 steps in three parts, each on one of `devices`.

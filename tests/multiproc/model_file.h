@@ -1,6 +1,9 @@
 // Reads a safetensors file without torch.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -34,6 +37,19 @@ inline std::vector<float> flat(const std::map<std::string, std::vector<float>>& 
   std::vector<float> all;
   for (const auto& [name, values] : tensors) all.insert(all.end(), values.begin(), values.end());
   return all;
+}
+
+// The distance of two models over the length of one, all parameters as one vector.
+inline double difference(const std::string& one, const std::string& two) {
+  const auto a = flat(read_model(one)), b = flat(read_model(two));
+  EXPECT_FALSE(a.empty());
+  EXPECT_EQ(a.size(), b.size());
+  double distance = 0, length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    distance += std::pow(static_cast<double>(a[i]) - static_cast<double>(b.at(i)), 2);
+    length += std::pow(static_cast<double>(a[i]), 2);
+  }
+  return std::sqrt(distance / length);
 }
 
 }  // namespace skein::testing

@@ -13,19 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The distance of two models over the length of one, all parameters as one vector.
-double difference(const std::string& one, const std::string& two) {
-  const auto a = flat(read_model(one)), b = flat(read_model(two));
-  EXPECT_FALSE(a.empty());
-  EXPECT_EQ(a.size(), b.size());
-  double distance = 0, length = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    distance += std::pow(static_cast<double>(a[i]) - static_cast<double>(b.at(i)), 2);
-    length += std::pow(static_cast<double>(a[i]), 2);
-  }
-  return std::sqrt(distance / length);
-}
-
 // The largest difference of any element, over the largest value of its tensor.
 double worst_element(const std::string& one, const std::string& two) {
   const auto a = read_model(one), b = read_model(two);
