@@ -97,8 +97,8 @@ test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j 3; status=$$?; $(skipped); exit $$status
 	@tests/fuzz/run.sh 5
 
-# How workers are started, end and come back is the same with every LibTorch.
-WITHOUT_TORCH := 'GossipTraining|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|^Run[.]|^Simulate[.]'
+# How workers are started, talk, end and come back is the same with every LibTorch, and so are options.
+WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|Topology|TrainOptions|Bench|Marks|^Run[.]|^Simulate[.]'
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
