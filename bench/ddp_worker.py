@@ -5,6 +5,7 @@ usage: RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… ddp_worker.py MOD
 
 MODEL: resnet18 (the form for small pictures) or mlp (2048 x 6) or bytes:N (an all-reduce of so many bytes); HOOK: none, half (fp16: the one for bf16 needs NCCL) or powersgd (rank 4).
 """
+import datetime
 import json
 import os
 import statistics
@@ -87,7 +88,7 @@ def time_steps(name, batch, steps, hook):
 def main():
     name, batch, steps, hook, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     times = time_bytes(int(name[6:]), steps) if name.startswith("bytes:") else time_steps(name, batch, steps, hook)
     if dist.get_rank() == 0:
         with open(out, "w") as file:
