@@ -94,7 +94,7 @@ demo: configure
 skipped = grep -h -A 1 ': Skipped$$' $(BUILD)/Testing/Temporary/LastTest*.log || true
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure -j 3; status=$$?; $(skipped); exit $$status
+	@ctest --test-dir $(BUILD) --output-on-failure -j 4; status=$$?; $(skipped); exit $$status
 	@tests/fuzz/run.sh 5
 
 # How workers are started, talk, end and come back is the same with every LibTorch, and so are options.
@@ -102,7 +102,7 @@ WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j 3 -L 'torch|multiproc|example' -E $(WITHOUT_TORCH)
+	@ctest --test-dir $(BUILD) --output-on-failure -j 4 -L 'torch|multiproc|example' -E $(WITHOUT_TORCH)
 
 test-gpu:
 	@tests/gpu/run.sh
