@@ -19,12 +19,14 @@ SHELL := /bin/bash
 TORCH ?= debian
 PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
-  libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev
-BENCH_PACKAGES := libgloo-dev libopenmpi-dev openmpi-bin
+  libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev \
+  libopenmpi-dev openmpi-bin
+TEST_PACKAGES := mpich libmpich-dev
+BENCH_PACKAGES := libgloo-dev
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
+.PHONY: setup setup-tests setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -39,6 +41,10 @@ endef
 
 setup:
 	$(call install,$(PACKAGES))
+
+# What only tests need; before a build folder is made, which looks for it.
+setup-tests:
+	$(call install,$(TEST_PACKAGES))
 
 ifeq ($(TORCH),debian)
 
@@ -93,12 +99,12 @@ demo: configure
 # Says why what was skipped was.
 skipped = grep -h -A 1 ': Skipped$$' $(BUILD)/Testing/Temporary/LastTest*.log || true
 
-test: build
+test: setup-tests build
 	@ctest --test-dir $(BUILD) --output-on-failure -j 4; status=$$?; $(skipped); exit $$status
 	@tests/fuzz/run.sh 5
 
 # How workers are started, talk, end and come back is the same with every LibTorch, and so are options.
-WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|Topology|TrainOptions|Bench|Marks|^Run[.]|^Simulate[.]'
+WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|MpiTrain|Topology|TrainOptions|Bench|Marks|^Run[.]|^Simulate[.]'
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests

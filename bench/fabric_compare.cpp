@@ -1,4 +1,4 @@
-// The local fabric beside Gloo and Open MPI, in the same processes and in turns: bench_fabric
+// The fabrics of one host beside Gloo and MPI, in the same processes and in turns: bench_fabric
 // [RANKS]
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,12 +8,17 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <vector>
 
 #include "core/units.h"
+#include "fabric/mpi/make_mpi.h"
+#include "fabric/tcp/tcp.h"
 #include "kernels/kernels.h"
 #include "launch/environment.h"
 #include "launch/launcher.h"
+#include "launch/meeting_place.h"
 #include "rival.h"
 #include "runtime/measure_fabric.h"
 #include "runtime/world_impl.h"
@@ -23,6 +28,7 @@ namespace skein::bench {
 namespace {
 
 constexpr const char* kFolder = "SKEIN_BENCH_FOLDER";
+constexpr const char* kRendezvous = "SKEIN_BENCH_RENDEZVOUS";
 
 // `batch` operations are timed together where one alone would be lost in the clock's noise.
 struct Size {
@@ -36,7 +42,7 @@ constexpr Effort kEffort{.rounds = 60, .time = std::chrono::seconds(20)};
 class Skein final : public Rival {
  public:
   explicit Skein(World& world) : world_(world) {}
-  std::string name() const override { return "Skein"; }
+  std::string name() const override { return world_.fabric(); }
   void prepare(float*, std::size_t count) override { memory_ = fabric().allocate(count); }
   void all_reduce() override { wait(fabric().all_reduce(0, memory_->span(), deadline())); }
   void reduce_scatter_and_all_gather() override {
@@ -67,19 +73,20 @@ void print_row(std::size_t bytes, const char* operation, const Rivals& rivals,
   for (std::size_t i = 0; i < rivals.size(); ++i)
     fmt::print("{:>14.4f}{:>9.4f}", times[i].min_ms, times[i].p50_ms);
   for (std::size_t i = 1; i < rivals.size(); ++i)
-    fmt::print("{:>15.2f} x", times[i].p50_ms / times[0].p50_ms);
+    fmt::print("{:>14.2f} x", times[i].p50_ms / times[0].p50_ms);
   fmt::print("\n");
 }
 
 void judge(std::size_t bytes, const Rivals& rivals, const std::vector<Times>& times,
            std::vector<Verdict>& verdicts) {
   for (std::size_t i = 1; i < rivals.size(); ++i) {
+    if (rivals[i]->name() == "tcp" || rivals[i]->name() == "mpi") continue;
     const double ratio = times[i].p50_ms / times[0].p50_ms;
     const double large = rivals[i]->name() == "Gloo" ? 4 : 2;
     const double budget = bytes == std::end(kSizes)[-1].bytes ? large : 1;
     if (bytes != kSizes[0].bytes && budget == 1) continue;
     verdicts.push_back(
-        {fmt::format("{} all-reduce over Skein's at {}: budget >= {} x: {:.2f} x",
+        {fmt::format("{} all-reduce over local's at {}: budget >= {} x: {:.2f} x",
                      rivals[i]->name(), print_bytes(static_cast<double>(bytes)), budget, ratio),
          ratio >= budget});
   }
@@ -112,16 +119,31 @@ void print_heading(int ranks, const Rivals& rivals) {
   fmt::print("{:>9}  {:<15}", "bytes", "operation");
   for (const auto& rival : rivals) fmt::print("{:>14}{:>9}", rival->name() + " min", "p50");
   for (std::size_t i = 1; i < rivals.size(); ++i)
-    fmt::print("{:>17}", rivals[i]->name() + "/Skein");
+    fmt::print("{:>16}", rivals[i]->name() + "/local");
   fmt::print("\n");
+}
+
+// The same workers on another fabric, as if each had a host of its own.
+std::optional<World> join_again(const std::string& fabric, const std::string& folder) {
+  if (!(fabric == "tcp" ? why_no_tcp() : why_no_mpi()).empty()) return std::nullopt;
+  const char* rendezvous = std::getenv(kRendezvous);
+  return World::join({.fabric = fabric,
+                      .rendezvous = fabric == "tcp" && rendezvous ? rendezvous : "",
+                      .secret_file = fabric == "tcp" ? folder + "/secret" : "",
+                      .encrypt = false,
+                      .two_levels = false});
 }
 
 int run_rank(const std::string& folder) {
   // MPI first: it expects to be started before anything else talks to its launcher.
   auto mpi = make_mpi();
   World world = World::join();
+  std::optional<World> over_mpi = mpi ? join_again("mpi", folder) : std::nullopt;
+  std::optional<World> over_tcp = join_again("tcp", folder);
   Rivals rivals;
   rivals.push_back(std::make_unique<Skein>(world));
+  for (std::optional<World>* other : {&over_mpi, &over_tcp})
+    if (*other) rivals.push_back(std::make_unique<Skein>(**other));
   const auto join = [&](std::unique_ptr<Rival> rival, const char* missing) {
     if (rival)
       rivals.push_back(std::move(rival));
@@ -187,6 +209,10 @@ int start(int ranks) {
                    self};
   }
   launch.extra_env[kFolder] = folder.path();
+  const HeldPort port("127.0.0.1");
+  launch.extra_env[kRendezvous] = fmt::format("127.0.0.1:{}", port.port());
+  std::ofstream(folder.path() + "/secret") << fresh_secret();
+  std::filesystem::permissions(folder.path() + "/secret", std::filesystem::perms::owner_read);
   return skein::launch(launch);
 }
 

@@ -53,6 +53,24 @@ macro(skein_choose_tcp sources)
   endif()
 endmacro()
 
+# The mpi fabric needs an MPI; where that is missing, or not wanted, no_mpi.cpp stands in for it.
+macro(skein_choose_mpi sources)
+  set(SKEIN_MPI_LIBRARIES)
+  if(SKEIN_MPI)
+    set(MPI_CXX_SKIP_MPICXX TRUE)  # we call the C functions
+    find_package(MPI COMPONENTS CXX)
+  endif()
+  list(FILTER ${sources} EXCLUDE REGEX "/fabric/mpi/")
+  if(SKEIN_MPI AND MPI_CXX_FOUND)
+    file(GLOB SKEIN_MPI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/fabric/mpi/*.cpp)
+    list(FILTER SKEIN_MPI_SOURCES EXCLUDE REGEX "/no_mpi\\.cpp$")
+    list(APPEND ${sources} ${SKEIN_MPI_SOURCES})
+    set(SKEIN_MPI_LIBRARIES MPI::MPI_CXX)
+  else()
+    list(APPEND ${sources} ${PROJECT_SOURCE_DIR}/src/fabric/mpi/no_mpi.cpp)
+  endif()
+endmacro()
+
 # GPUs need CUDA's compiler; where that is missing, or not wanted, no_cuda.cpp stands in. CUDA's runtime
 # library is linked into ours, so that programs start where there is no driver.
 macro(skein_choose_cuda sources)

@@ -13,7 +13,7 @@ namespace skein {
 
 struct JoinOptions {
   // How workers reach each other. "local": processes of one host. "tcp": any hosts; where the build
-  // has it.
+  // has it. "mpi": what mpirun or srun has started; where the build has MPI.
   std::string fabric = "local";
 
   // The longest silence of a peer that an operation waits through; and the longest wait for all to

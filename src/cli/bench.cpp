@@ -132,6 +132,7 @@ class BenchFabric {
 
  private:
   int start(const Invocation& invocation) {
+    network_.check_start(workers_);
     hosts_.read(options_, network_.given.secret);
     const Credentials credentials = network_.credentials();
     if (hosts_.workers() == 1 ||

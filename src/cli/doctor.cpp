@@ -11,6 +11,7 @@
 #include "cli/host.h"
 #include "cli/json_output.h"
 #include "core/units.h"
+#include "fabric/mpi/make_mpi.h"
 #include "launch/environment.h"
 #include "runtime/fabrics.h"
 #include "skein/error.h"
@@ -31,6 +32,7 @@ struct Diagnosis {
   std::vector<std::string> strategies = strategy_names();
   std::vector<std::string> fabrics = fabric_names();
   std::vector<std::string> absent_fabrics = absent_fabric_names();
+  std::string mpi = mpi_library();
   std::string torch = torch_version();
   Gpus gpus = find_gpus();
   bool gpu_here = std::filesystem::exists("/dev/nvidia0");  // whether or not it can be used
@@ -111,6 +113,8 @@ void print(const Diagnosis& diagnosis) {
   fmt::print("strategies  {}\n", fmt::join(diagnosis.strategies, ", "));
   fmt::print("fabrics     {} (not in this build: {})\n", fmt::join(diagnosis.fabrics, ", "),
              fmt::join(diagnosis.absent_fabrics, ", "));
+  fmt::print("MPI         {}\n",
+             diagnosis.mpi.empty() ? "not in this build: " + why_no_mpi() : diagnosis.mpi);
   fmt::print("cores       {}\n", host.cores);
   fmt::print("memory      {}, {} available\n", print_bytes(static_cast<double>(host.memory_bytes)),
              print_bytes(static_cast<double>(host.available_bytes)));
@@ -145,6 +149,7 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
           {"strategies", diagnosis.strategies},
           {"fabrics", diagnosis.fabrics},
           {"absent_fabrics", diagnosis.absent_fabrics},
+          {"mpi", diagnosis.mpi},
           {"cores", host.cores},
           {"memory_bytes", host.memory_bytes},
           {"available_bytes", host.available_bytes},

@@ -56,9 +56,10 @@ bool HostOptions::given(const CommandOptions& options) const {
 void HostOptions::choose_fabric(const CommandOptions& options, std::string& fabric) const {
   if (!given(options)) return;
   if (!options.given("--fabric")) fabric = "tcp";
-  if (fabric == "local")
+  if (fabric == "local" || fabric == "mpi")
     throw ConfigError(
-        "--fabric local joins workers of one host: expected --fabric tcp with --hosts");
+        fmt::format("--fabric {} joins workers {}: expected --fabric tcp with --hosts", fabric,
+                    fabric == "local" ? "of one host" : "that mpirun has started"));
 }
 
 void HostOptions::read(const CommandOptions& options, const std::string& secret) {

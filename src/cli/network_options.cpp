@@ -36,6 +36,14 @@ void NetworkOptions::declare(CommandOptions& options) {
                  "tcp: auto sums inside hosts and then between them; one over all workers");
 }
 
+void NetworkOptions::check_start(int workers) const {
+  if (fabric == "mpi" && workers > 1)
+    throw ConfigError(
+        fmt::format("--fabric mpi: MPI's own launcher starts the workers; expected mpirun -n {} "
+                    "skein … without --workers, or --fabric local",
+                    workers));
+}
+
 void NetworkOptions::check(const CommandOptions& options) const {
   try {
     check_fabric(fabric);

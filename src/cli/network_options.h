@@ -25,6 +25,9 @@ struct NetworkOptions {
   // that do not go together.
   void check(const CommandOptions& options) const;
 
+  // Throws ConfigError where `workers` cannot be started here for the fabric.
+  void check_start(int workers) const;
+
   // What was given, or else the environment says.
   Credentials credentials() const { return find_credentials(given, process_environment); }
 

@@ -139,6 +139,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   config["lr"] = job_.learning_rate;
   config["workers"] = placement ? placement->size : job_.workers;
   job_.config_json = config.dump();
+  if (!placement) network_.check_start(job_.workers);
   fit_to(placement ? placement->size : job_.workers, placement ? placement->launcher : "");
   return job_;
 }

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "core/parse_number.h"
+#include "core/units.h"
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
+#include "fabric/mpi/make_mpi.h"
 #include "fabric/tcp/tcp.h"
 #include "runtime/credentials.h"
 #include "runtime/shared_hosts.h"
@@ -44,12 +46,17 @@ int most_streams(int otherwise) {
   return count;
 }
 
-std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
-                                 const Placement& placement) {
+void check_not_emulated(const JoinOptions& options) {
   if (options.emulate_bytes_per_second > 0 || options.emulate_latency.count() > 0)
     throw ConfigError(
-        "the tcp fabric has real links: emulated ones are for the local fabric; expected no "
-        "--emulate-link and no --emulate-latency");
+        fmt::format("the {} fabric has real links: emulated ones are for the local fabric; "
+                    "expected no --emulate-link and no --emulate-latency",
+                    options.fabric));
+}
+
+std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
+                                 const Placement& placement) {
+  check_not_emulated(options);
   TcpOptions tcp;
   tcp.rank = placement.rank;
   tcp.size = placement.size;
@@ -79,15 +86,42 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
   return with_shared_hosts(std::move(fabric), options.two_levels, options.patience);
 }
 
+// For experts, and for hosts where a thousand looks a second at MPI are too many or too few.
+Duration longest_nap(Duration otherwise) {
+  const char* text = process_environment("SKEIN_MPI_POLL");
+  if (!text || *text == '\0') return otherwise;
+  constexpr Duration kLeast = std::chrono::microseconds(1), kMost = std::chrono::seconds(1);
+  Duration nap{};
+  try {
+    nap = parse_duration(text);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("SKEIN_MPI_POLL: {}", error.what()));
+  }
+  if (nap < kLeast || nap > kMost)
+    throw ConfigError(fmt::format("SKEIN_MPI_POLL is '{}': expected from 1us to 1s", text));
+  return nap;
+}
+
+std::unique_ptr<Fabric> make_mpi(Loop& loop, const JoinOptions& options,
+                                 const Placement& placement) {
+  check_not_emulated(options);
+  MpiOptions mpi;
+  mpi.placement = placement;
+  mpi.patience = options.patience;
+  mpi.longest_nap = longest_nap(mpi.longest_nap);
+  return make_mpi_fabric(loop, mpi);
+}
+
 const char* const kPlanned = "it is planned, and in no build yet";
 
 }  // namespace
 
 const std::vector<FabricKind>& fabric_kinds() {
-  static const std::vector<FabricKind> kinds{{"local", "processes of one host", "", make_local},
-                                             {"tcp", "any hosts", why_no_tcp(), make_tcp},
-                                             {"mpi", "what mpirun has started", kPlanned, nullptr},
-                                             {"nccl", "GPUs", kPlanned, nullptr}};
+  static const std::vector<FabricKind> kinds{
+      {"local", "processes of one host", "", make_local},
+      {"tcp", "any hosts", why_no_tcp(), make_tcp},
+      {"mpi", "what mpirun has started", why_no_mpi(), make_mpi},
+      {"nccl", "GPUs", kPlanned, nullptr}};
   return kinds;
 }
 

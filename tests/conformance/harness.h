@@ -48,10 +48,12 @@ using Body = std::function<Task<>(Fabric&)>;
 struct World {
   std::string name;
   std::function<std::vector<Outcome>(int size, const Body& body)> run;
-  std::function<Task<>(Fabric&)> die;  // ends the calling rank as kill -9 would; outcome: SIGKILL
+  // Ends the calling rank as kill -9 would; outcome: SIGKILL. Null: all would end with it.
+  std::function<Task<>(Fabric&)> die;
 };
 
-std::vector<World> worlds();      // all of them
+std::vector<World> worlds();  // all of them; in a program that mpirun starts, that of MPI
+std::vector<World> local_worlds();
 std::vector<World> tcp_worlds();  // none where the build has no tcp fabric
 std::vector<World> sim_worlds();
 World sim_world(const std::string& network);  // as sim::parse_network() reads it

@@ -46,7 +46,7 @@ TEST(TrainOptions, RefusesImpossibleValues) {
   const std::vector<std::vector<std::string>> table{
       {"--workers", "0"},         {"--samples", "-5"},
       {"--lr", "-0.1"},           {"--lr", "nan"},
-      {"--optimizer", "adam"},    {"--fabric", "mpi"},
+      {"--optimizer", "adam"},    {"--fabric", "ib"},
       {"--wire", "fp8"},          {"--deadline", "60"},
       {"--emulate-link", "fast"}, {"--emulate-speeds", "1,0"},
       {"--set", "modle.width=3"}, {"--checkpoint-every", "10"},

@@ -30,7 +30,7 @@
 #include "fabric/tcp/frame_memory.h"
 #include "fabric/tcp/lane.h"
 #include "fabric/tcp/pulse.h"
-#include "fabric/tcp/signs.h"
+#include "fabric/signs.h"
 #include "fabric/tcp/stream.h"
 #include "fabric/tcp/widening.h"
 

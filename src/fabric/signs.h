@@ -6,7 +6,7 @@
 
 #include "core/clock.h"
 
-namespace skein::tcp {
+namespace skein {
 
 class Signs {
  public:
@@ -29,4 +29,4 @@ class Signs {
   std::atomic<Time> last_;
 };
 
-}  // namespace skein::tcp
+}  // namespace skein
