@@ -151,13 +151,15 @@ int run_rank(const std::string& folder) {
       fmt::print("{} is not compared: this program was built without it\n", missing);
   };
   join(make_gloo(world.rank(), world.size(), folder), "Gloo (libgloo-dev)");
-  join(std::move(mpi), "Open MPI (libopenmpi-dev)");
+  const bool raw = mpi != nullptr;
+  join(std::move(mpi), "MPI (libopenmpi-dev)");
   if (world.rank() == 0) print_heading(world.size(), rivals);
   std::vector<Verdict> verdicts;
   for (const Size& size : kSizes) compare(world, rivals, size, verdicts);
   for (const Verdict& verdict : verdicts)
     fmt::print("{} {}\n", verdict.text, verdict.ok ? "ok" : "MISSED");
   world.barrier();
+  if (raw) mpi = std::move(rivals.back());  // it ends MPI, which the worlds must not outlive
   return 0;
 }
 

@@ -102,6 +102,7 @@ TEST_P(BlockQueuesOfPeers, SoonNeverMakeAWorkerWait) {
 
 TEST_P(BlockQueuesOfPeers, ADeadWorkerIsAnErrorForRank0) {
   const World& world = std::get<0>(GetParam());
+  if (!world.die) GTEST_SKIP() << kAllDie;
   const auto outcomes = run([die = world.die](Fabric& fabric) -> Task<> {
     BlockQueue queue(fabric, kQueue, 30s, 1000, {});
     co_await queue.take();

@@ -340,7 +340,7 @@ TEST_P(ConformanceOfPeers, ADeadlineEndsTheWaitAndNamesThePeer) {
 
 TEST_P(ConformanceOfPeers, AKilledPeerIsAnErrorWellBeforeTheDeadline) {
   const auto die = world().die;
-  if (!die) GTEST_SKIP() << "the launcher ends all ranks when one is killed";
+  if (!die) GTEST_SKIP() << kAllDie;
   const auto outcomes = run([die](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(1 << 20);
     co_await fabric.all_reduce(0, buffer->span(), soon(fabric));

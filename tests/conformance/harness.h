@@ -52,6 +52,8 @@ struct World {
   std::function<Task<>(Fabric&)> die;
 };
 
+inline constexpr const char* kAllDie = "the launcher ends all ranks when one is killed";
+
 std::vector<World> worlds();  // all of them; in a program that mpirun starts, that of MPI
 std::vector<World> local_worlds();
 std::vector<World> tcp_worlds();  // none where the build has no tcp fabric

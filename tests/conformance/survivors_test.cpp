@@ -86,6 +86,7 @@ TEST_P(SurvivorsOf, HaveAMean) {
 }
 
 TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiedBefore) {
+  if (!world().die) GTEST_SKIP() << kAllDie;
   for (const int dead : {0, 1, size() - 1})
     run_all_but(dead, [&, dead](Fabric& fabric) -> Task<> {
       if (fabric.rank() == dead) co_await world().die(fabric);
@@ -99,6 +100,7 @@ TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiedBefore) {
 
 // It has said that it contributes, and no more.
 TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiesDuringACall) {
+  if (!world().die) GTEST_SKIP() << kAllDie;
   run_all_but(size() - 1, [&](Fabric& fabric) -> Task<> {
     if (fabric.rank() == fabric.size() - 1) {
       std::array<std::int64_t, 2> header{1, 17 * sizeof(float)};
@@ -114,6 +116,7 @@ TEST_P(SurvivorsOfPeers, DoWithoutOneThatDiesDuringACall) {
 // Call after call while one dies: all come to the same in the end, and no call hangs. Only those
 // in which the lowest rank dies itself may end differently here and there.
 TEST_P(SurvivorsOfPeers, GoOnWhenOneDiesAmongManyCalls) {
+  if (!world().die) GTEST_SKIP() << kAllDie;
   for (const int dead : {0, size() - 1})
     run_all_but(dead, [&, dead](Fabric& fabric) -> Task<> {
       Survivors survivors(fabric, kUp, kDown);

@@ -9,6 +9,7 @@
 #include "fabric/alone.h"
 #include "fabric/mpi/mpi_fabric.h"
 #include "fabric/mpi/session.h"
+#include "skein/error.h"
 
 namespace skein::conformance {
 namespace {
@@ -55,6 +56,9 @@ std::vector<Outcome> run_mpi(int size, const Body& body, const PrepareQueue& pre
     if (size == 1) return std::make_unique<AloneFabric>(loop);
     return std::make_unique<mpi::MpiFabric>(loop, first_ranks(size), 20s, 1ms);
   };
+  int ranks = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (size > ranks) throw Error("a case of more ranks than mpirun has started");
   if (rank < size) run_rank(body, make, prepare, rank, mine);
   const std::vector<Report> reports = gather(mine);
   // All have left: nothing may stay behind.
