@@ -31,7 +31,17 @@ skein_mpi_program(mpi_tests LIBS skein_core ${SKEIN_TCP_LIBRARIES} ${SKEIN_MPI_L
 set(of_the_fabric "*Conformance*/mpi_?:*LinesOn*/mpi")
 skein_mpi_cases(mpi.conformance mpi_tests ${MPIEXEC_EXECUTABLE} 8 "${of_the_fabric}:*SilenceOn*/mpi")
 skein_mpi_cases(mpi.strategies mpi_tests ${MPIEXEC_EXECUTABLE} 4
-                "*Strategies*/mpi_4_dear:*Conformance.AllReduce*/mpi_device_?-*_8")
+                "*Strategies*/mpi_4_dear:*Conformance.AllReduce*/mpi_device_2")
+
+# A program of a user's: how it ends, well and not.
+add_executable(mpi_world_program conformance/mpi/world_program.cpp)
+skein_target(mpi_world_program)
+target_link_libraries(mpi_world_program PRIVATE skein_core)
+add_dependencies(conformance_label mpi_world_program)
+add_test(NAME mpi.world COMMAND ${MPIEXEC_EXECUTABLE} -n 3 $<TARGET_FILE:mpi_world_program>)
+add_test(NAME mpi.world_fails COMMAND ${MPIEXEC_EXECUTABLE} -n 3 $<TARGET_FILE:mpi_world_program> fail)
+set_tests_properties(mpi.world mpi.world_fails PROPERTIES LABELS conformance TIMEOUT 60 ENVIRONMENT "${mpi_environment}")
+set_tests_properties(mpi.world_fails PROPERTIES PASS_REGULAR_EXPRESSION "a reason of its own")
 
 find_program(SKEIN_MPICH_RUN mpiexec.mpich)
 find_path(SKEIN_MPICH_INCLUDE mpi.h PATH_SUFFIXES mpich NO_CMAKE_FIND_ROOT_PATH)

@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 
 // Answers of a peer that is on another core come within this; a sleep would take longer. Others who
 // want the core get it.
-constexpr Duration kLively = 20us;
-constexpr Duration kLeastNap = 5us;
+constexpr Duration kLively = 50us;
+constexpr Duration kLeastNap = 2us;
 constexpr int kShare = 8;
 
 std::uint32_t* word(std::atomic<std::uint32_t>& value) {

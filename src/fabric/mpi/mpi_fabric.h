@@ -27,6 +27,8 @@ class MpiFabric final : public Fabric {
   int size() const override { return size_; }
   // A launcher of MPI ends all workers when one dies.
   Traits traits() const override { return {.survives_losses = false}; }
+  // A piece is a packet: smaller ones cost as many looks at MPI, and these are what counts.
+  Chunking chunking() const override { return {.least = kMostOfAPacket / sizeof(float)}; }
   EventSource* events() override { return &back_off_; }
   void fail(const std::string& reason) override;
   void progressed() override { signs_.progressed(); }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "core/units.h"
 #include "fabric/mpi/watchdog.h"
@@ -64,13 +66,20 @@ void Session::start(Duration patience) {
 
 MPI_Comm Session::communicator(Duration patience) {
   tidy();
-  const Watchdog watchdog(
-      fmt::format("MPI_Comm_dup has not ended for {}: not all workers have come to it",
-                  print_duration(patience)),
-      patience);
-  MPI_Comm out = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &out), "MPI_Comm_dup");
-  return out;
+  const SteadyClock clock;
+  const Time end = clock.now() + patience;
+  auto out = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(MPI_COMM_WORLD, out.get(), &request), "MPI_Comm_idup");
+  for (int done = 0;;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
+    if (done) return *out;
+    if (clock.now() >= end) {
+      (void)out.release();  // MPI may still write there
+      throw IoError(fmt::format("not all workers have joined within {}", print_duration(patience)));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 void Session::keep(std::unique_ptr<Farewell> farewell) {

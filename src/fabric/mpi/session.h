@@ -22,7 +22,7 @@ class Session {
   // has been ended, or allows calls of one thread alone.
   void start(Duration patience);
 
-  // A communicator like that of all ranks. All of them call it.
+  // A communicator like that of all ranks. All of them call it; IoError when one does not.
   MPI_Comm communicator(Duration patience);
 
   // A fabric has come to be.
