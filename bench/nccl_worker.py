@@ -1,4 +1,4 @@
-"""One of N processes that time NCCL's operations on one GPU, or on several: started by gpu_fabric.py.
+"""One of N processes that time NCCL's operations on one GPU, or on several: started by gpu_fabric.py and nccl.py.
 
     RANK=0 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 nccl_worker.py BYTES ROUNDS FILE
 
@@ -35,11 +35,16 @@ def main():
         for each in work:
             each.wait()
 
+    def both():
+        dist.reduce_scatter_tensor(part, values)
+        dist.all_gather_into_tensor(values, part)
+
     operations = {
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, values),
         "all_gather": lambda: dist.all_gather_into_tensor(values, part),
         "all_reduce": lambda: dist.all_reduce(values),
         "broadcast": lambda: dist.broadcast(values, 0),
+        "both": both,
     }
     if size % 2 == 0:
         operations["exchange"] = exchange

@@ -14,6 +14,9 @@ namespace skein {
 struct JoinOptions {
   // How workers reach each other. "local": processes of one host. "tcp": any hosts; where the build
   // has it. "mpi": what mpirun or srun has started; where the build has MPI.
+  // "nccl": GPUs, by NVIDIA's NCCL where that is found; all else goes as with "local" on one host,
+  // as with "tcp" between hosts. "auto": "local" on one host; between hosts "nccl" where all
+  // workers have it and compute on GPUs, else "tcp".
   std::string fabric = "local";
 
   // The longest silence of a peer that an operation waits through; and the longest wait for all to

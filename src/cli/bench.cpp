@@ -154,6 +154,8 @@ class BenchFabric {
     if (const auto gpu = read_device(device_, local_rank)) {
       world.impl().use_device(Device(Device::gpu, static_cast<std::uint8_t>(*gpu)));
       world.impl().meet_on_device();
+    } else {
+      world.impl().do_without_device();
     }
     Effort effort{.rounds = 50};
     if (options_.given("--repeat")) effort = {repeat_, std::chrono::hours(24)};

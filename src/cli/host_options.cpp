@@ -176,14 +176,14 @@ std::vector<std::string> without_options(const std::vector<std::string>& argumen
 
 std::vector<std::string> worker_arguments(const Invocation& invocation,
                                           const Credentials& credentials) {
-  std::vector<std::string> out =
-      without_options(invocation.arguments,
-                      {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous",
-                       "--secret", "--tls-cert", "--tls-key", "--tls-ca", "--fabric", "--workers",
-                       "-n", "--restarts", "--min-workers"},
-                      {"--print-commands"});
+  std::vector<std::string> out = without_options(
+      invocation.arguments,
+      {"--hosts", "--hostfile", "--ssh", "--remote-skein", "--env", "--rendezvous", "--secret",
+       "--tls-cert", "--tls-key", "--tls-ca", "--workers", "-n", "--restarts", "--min-workers"},
+      {"--print-commands"});
   out.insert(out.begin(), "skein");
-  out.insert(out.end(), {"--fabric", "tcp"});
+  if (std::ranges::none_of(out, [](const auto& word) { return word.starts_with("--fabric"); }))
+    out.insert(out.end(), {"--fabric", "tcp"});
   if (credentials.certificates())
     out.insert(out.end(), {"--tls-cert", credentials.cert, "--tls-key", credentials.key, "--tls-ca",
                            credentials.ca});

@@ -31,8 +31,9 @@ struct NetworkOptions {
   // What was given, or else the environment says.
   Credentials credentials() const { return find_credentials(given, process_environment); }
 
-  // Whether workers that are started here need a place to meet.
-  bool between_hosts() const { return fabric == "tcp"; }
+  // Whether it may join workers of several hosts, who need a place to meet and know each other by
+  // what they show.
+  bool between_hosts() const { return fabric == "tcp" || fabric == "nccl" || fabric == "auto"; }
 };
 
 }  // namespace skein

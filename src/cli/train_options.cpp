@@ -167,6 +167,8 @@ void TrainOptionReader::read_device(bool launches) {
   if (choice.kind == DeviceChoice::cpu && options_.given("--tf32"))
     throw ConfigError(
         fmt::format("--tf32 {}: only GPUs have it; expected --device cuda or auto", job_.tf32));
+  if (choice.kind == DeviceChoice::cpu && job_.fabric == "nccl")
+    throw ConfigError("--fabric nccl: NCCL joins GPUs; expected --device cuda or auto");
   const bool many = choice.kind != DeviceChoice::cpu && choice.index < 0;
   const bool count = many && !options_.given("--workers");
   if (launches && (count || choice.kind == DeviceChoice::cuda)) {

@@ -23,6 +23,9 @@ struct CudaDevice {
 // children.
 std::string why_no_cuda();
 
+// Whether this build has CUDA at all. Asks no driver.
+bool built_with_cuda();
+
 // None where there is a reason for that.
 std::vector<CudaDevice> cuda_devices();
 
@@ -32,6 +35,9 @@ std::unique_ptr<Queue> make_cuda_queue(int device);
 
 // The stream (a cudaStream_t) of a queue that make_cuda_queue() made; aborts for another.
 void* stream_of(Queue& queue);
+
+// Makes a device the calling thread's for as long as the result lives.
+std::shared_ptr<void> cuda_on_device(int device);
 
 // Marks on a stream that is somebody else's: behind what is on it now, and what is put there from
 // now on comes after `mark` (of any queue; null: nothing).

@@ -236,6 +236,12 @@ void* stream_of(Queue& queue) {
   return own->stream();
 }
 
+bool built_with_cuda() { return true; }
+
+std::shared_ptr<void> cuda_on_device(int device) {
+  return std::make_shared<cuda::OnDevice>(device);
+}
+
 Mark record_on(int device, void* stream) {
   // One pool for each thread and device: torch's streams belong to no queue of ours.
   thread_local std::vector<std::shared_ptr<cuda::EventPool>> pools;

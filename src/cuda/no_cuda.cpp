@@ -10,7 +10,9 @@ std::string why_no_cuda() {
   return "it was built without CUDA: install NVIDIA's CUDA toolkit (nvcc), configure again";
 }
 
+bool built_with_cuda() { return false; }
 std::vector<CudaDevice> cuda_devices() { return {}; }
+std::shared_ptr<void> cuda_on_device(int) { return nullptr; }
 
 std::unique_ptr<Queue> make_cuda_queue(int device) {
   throw ConfigError(fmt::format("cuda:{} cannot be used: {}", device, why_no_cuda()));

@@ -90,6 +90,11 @@ class Limit {
   Time end(Time begin, Time sign) const {
     return silence_ == Duration::max() ? until_ : std::max(begin, sign) + silence_;
   }
+  // The same, but so much longer.
+  Limit later(Duration more) const {
+    return {until_ == kNever ? kNever : until_ + more,
+            silence_ == Duration::max() ? silence_ : silence_ + more};
+  }
   bool by_silence() const { return silence_ != Duration::max(); }
 
  private:
@@ -102,8 +107,13 @@ class Limit {
 struct Traits {
   // Part p of a sum is added in the order p+1, p+2, …, p: the bits of every other such fabric.
   bool ring_order = true;
+  // Sums on devices are added in an order of the fabric's own: the same on all ranks and in every
+  // run, but with other bits than anywhere else.
+  bool own_order = false;
   // When a peer is lost the other ranks go on with messages among themselves.
   bool survives_losses = true;
+  // Workers must compute on devices.
+  bool devices_only = false;
   // All ranks must start all collectives in one order, whatever their channels.
   bool one_order = false;
 };
@@ -269,6 +279,7 @@ class Fabric {
   virtual Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire);
   virtual Task<> run_combine(const Operation& operation, Span record, const Merge& merge);
   virtual Task<> run_broadcast(const Operation& operation, Span buffer, int root);
+  virtual Task<> run_exchange(const Operation& operation, int peer, Span out, Span in);
 
   // A copy of a message, until the peer has let go of it.
   struct Staged {
@@ -336,6 +347,7 @@ class Fabric {
  private:
   friend class GroupFabric;
   friend class LevelsFabric;
+  friend class NcclFabric;
 
   struct Turns;  // the queue of one channel
   class Turn;

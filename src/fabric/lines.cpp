@@ -233,6 +233,10 @@ Task<> Fabric::receive(Channel channel, int peer, Span into, Limit limit) {
 
 Task<> Fabric::exchange(Channel channel, int peer, Span out, Span in, Limit limit) {
   const Operation operation{"exchange", channel, 0, limit};
+  co_await run_exchange(operation, peer, out, in);
+}
+
+Task<> Fabric::run_exchange(const Operation& operation, int peer, Span out, Span in) {
   Sending sending(*this, operation, peer);
   co_await sending.start(out);
   co_await receive_into(operation, peer, in, Combine::copy);

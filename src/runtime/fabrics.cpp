@@ -8,9 +8,12 @@
 #include "fabric/alone.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/mpi/make_mpi.h"
+#include "fabric/nccl/library.h"
+#include "fabric/nccl/nccl_fabric.h"
 #include "fabric/tcp/tcp.h"
 #include "runtime/credentials.h"
 #include "runtime/shared_hosts.h"
+#include "runtime/with_nccl.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -112,7 +115,21 @@ std::unique_ptr<Fabric> make_mpi(Loop& loop, const JoinOptions& options,
   return make_mpi_fabric(loop, mpi);
 }
 
-const char* const kPlanned = "it is planned, and in no build yet";
+bool on_one_host(const Placement& placement) { return placement.local_size == placement.size; }
+
+std::unique_ptr<Fabric> make_nccl(Loop& loop, const JoinOptions& options,
+                                  const Placement& placement) {
+  check_not_emulated(options);
+  auto control = on_one_host(placement) ? make_local(loop, options, placement)
+                                        : make_tcp(loop, options, placement);
+  return std::make_unique<NcclFabric>(std::move(control), *nccl::library().api, true);
+}
+
+std::unique_ptr<Fabric> make_auto(Loop& loop, const JoinOptions& options,
+                                  const Placement& placement) {
+  if (on_one_host(placement)) return make_local(loop, options, placement);
+  return with_nccl_where_all_have_it(make_tcp(loop, options, placement), options.patience);
+}
 
 }  // namespace
 
@@ -121,7 +138,8 @@ const std::vector<FabricKind>& fabric_kinds() {
       {"local", "processes of one host", "", make_local},
       {"tcp", "any hosts", why_no_tcp(), make_tcp},
       {"mpi", "what mpirun has started", why_no_mpi(), make_mpi},
-      {"nccl", "GPUs", kPlanned, nullptr}};
+      {"nccl", "GPUs", nccl::library().missing, make_nccl},
+      {"auto", "local, nccl or tcp", "", make_auto}};
   return kinds;
 }
 
@@ -153,7 +171,7 @@ const FabricKind& find_fabric(const std::string& name) {
   for (const FabricKind& kind : fabric_kinds()) {
     if (kind.name != name) continue;
     if (kind.missing.empty()) return kind;
-    trouble = fmt::format("this fabric is not in this build ({})", kind.missing);
+    trouble = fmt::format("this fabric is not here ({})", kind.missing);
   }
   throw ConfigError(
       fmt::format("fabric {}: {}; expected {}", name, trouble, fmt::join(fabric_names(), " or ")));

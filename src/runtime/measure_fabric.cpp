@@ -14,6 +14,7 @@
 #include "core/file_descriptor.h"
 #include "core/statistics.h"
 #include "kernels/kernels.h"
+#include "launch/environment.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
@@ -29,6 +30,13 @@ struct Lap {
 
 // Whether the workers share a host, and with it a clock and memory.
 bool on_one_host(World& world) { return world.fabric() == "local"; }
+
+// Whether they share a clock: with nccl also on one host.
+bool on_one_clock(World& world) {
+  const auto placement = detect(process_environment);
+  return on_one_host(world) ||
+         (world.fabric() == "nccl" && placement && placement->local_size == placement->size);
+}
 
 // From the first worker's begin to the last one's end, of every round. Not the longest of the
 // workers' own times: on a busy host a worker may get a core only when another has ended. Between
@@ -46,7 +54,7 @@ std::vector<double> whole_rounds(World& world, const std::vector<Lap>& mine, int
       end = std::max(end, each[at + 1]);
       longest = std::max(longest, each[at + 1] - each[at]);
     }
-    out.push_back((on_one_host(world) ? end - begin : longest) / batch);
+    out.push_back((on_one_clock(world) ? end - begin : longest) / batch);
   }
   return out;
 }

@@ -69,6 +69,14 @@ void World::Impl::use_device(Device device) {
   });
 }
 
+void World::Impl::do_without_device() const {
+  if (fabric_->traits().devices_only)
+    throw ConfigError(fmt::format(
+        "the {} fabric joins GPUs, and this worker computes on the CPU: expected --device cuda (a "
+        "module on a GPU), or another fabric",
+        fabric_->name()));
+}
+
 void World::Impl::finish(const std::function<void()>& work) {
   constexpr Duration kSpin = std::chrono::milliseconds(1);
   Mark done;

@@ -45,6 +45,9 @@ class World::Impl final : public WaitObserver {
   // other's (Fabric::meet_on_device).
   void meet_on_device() { courier_->wait(fabric_->meet_on_device(limit())); }
 
+  // Throws ConfigError where the fabric is for devices alone, and there is none.
+  void do_without_device() const;
+
   // Calls `work` while nothing else touches the loop, then waits until what it put on the loop's
   // queue is done.
   void finish(const std::function<void()>& work);

@@ -91,7 +91,7 @@ Facts Distributed::Impl::facts() const {
 }
 
 void Distributed::Impl::start() {
-  if (stream_.on_device()) world_.impl().meet_on_device();
+  stream_.on_device() ? world_.impl().meet_on_device() : world_.impl().do_without_device();
   start_from_rank_0();
   if (strategy_->survives_losses()) world_.impl().tolerate_losses();
   if (strategy_->wants_order_of_reads()) read_order_ = std::make_unique<ReadOrder>(binding_);

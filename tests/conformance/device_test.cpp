@@ -129,26 +129,63 @@ TEST_P(LockstepOnADevice, HasTheBitsOfTheHost) {
 
 // The others apply each gradient once: a step's is ½^k on all workers, so that no other set of
 // gradients has the same sum, and where rounds of them are averaged all are of one step.
+Task<> apply_every_gradient_once(Fabric& fabric, std::string name) {
+  toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 200, 2);
+  const bool rounds = name == "abs";
+  Driver device(fabric, name, {}, 0, &compute);
+  double expected = 0;
+  float slope = 1;
+  for (int step = 0; step < kSteps; ++step) {
+    if (!rounds) slope /= 2;
+    co_await device.step(slope);
+    if (name == "gossip" || name == "acid") co_await fabric.loop().sleep_for(2ms);
+    expected -= kRate * static_cast<double>(slope);
+  }
+  co_await device.flush();
+  // Gradients of one round are averaged: with equal ones each round moves as far.
+  if (rounds) expected = -kRate * static_cast<double>(device.worker.progress.steps);
+  for (const Slot& slot : device.arena.slots())
+    for (const float x : floats_of(device.arena.parameters().at(slot.range)))
+      if (std::abs(static_cast<double>(x) - expected) > 1e-5)
+        throw Error(std::to_string(x) + " instead of " + std::to_string(expected));
+  fabric.loop().queue()->finish();
+  compute.finish();
+}
+
 TEST_P(OnADevice, AppliesEveryGradientOnce) {
-  expect_ok(device_world(), size(), [name = strategy()](Fabric& fabric) -> Task<> {
-    toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 200, 2);
-    const bool rounds = name == "abs";
-    Driver device(fabric, name, {}, 0, &compute);
-    double expected = 0;
-    float slope = 1;
+  expect_ok(device_world(), size(), [name = strategy()](Fabric& fabric) {
+    return apply_every_gradient_once(fabric, name);
+  });
+}
+
+// The same where NCCL carries the sums, and exchanges of gossip go through the host.
+class OnNccl : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnNccl, AppliesEveryGradientOnce) {
+  expect_ok(nccl_worlds().front(), 3, [name = GetParam()](Fabric& fabric) {
+    return apply_every_gradient_once(fabric, name);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, OnNccl, testing::ValuesIn(strategy_names()));
+
+TEST(DearOnNccl, HasTheBitsOfAllreduce) {
+  expect_ok(nccl_worlds().front(), 4, [](Fabric& fabric) -> Task<> {
+    toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 300, 2);
+    const StrategyOptions options{{"fusion", "64KB"}};
+    Driver one(fabric, "allreduce", options, 0.9, &compute),
+        other(fabric, "dear", options, 0.9, &compute);
     for (int step = 0; step < kSteps; ++step) {
-      if (!rounds) slope /= 2;
-      co_await device.step(slope);
-      if (name == "gossip" || name == "acid") co_await fabric.loop().sleep_for(2ms);
-      expected -= kRate * static_cast<double>(slope);
+      const float slope = 0.1F * static_cast<float>(step + 1) + static_cast<float>(fabric.rank());
+      co_await one.step(slope);
+      co_await other.step(slope);
     }
-    co_await device.flush();
-    // Gradients of one round are averaged: with equal ones each round moves as far.
-    if (rounds) expected = -kRate * static_cast<double>(device.worker.progress.steps);
-    for (const Slot& slot : device.arena.slots())
-      for (const float x : floats_of(device.arena.parameters().at(slot.range)))
-        if (std::abs(static_cast<double>(x) - expected) > 1e-5)
-          throw Error(std::to_string(x) + " instead of " + std::to_string(expected));
+    co_await one.flush();
+    co_await other.flush();
+    require(
+        std::ranges::equal(floats_of(one.arena.parameters()), floats_of(other.arena.parameters())),
+        "another model");
+    require(floats_of(one.arena.parameters())[0] != 0, "nothing was trained");
     fabric.loop().queue()->finish();
     compute.finish();
   });

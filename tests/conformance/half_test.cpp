@@ -196,6 +196,9 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, Half,
 INSTANTIATE_TEST_SUITE_P(Fabrics, HalfOfPeers,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, Half,
+                         testing::Combine(testing::ValuesIn(nccl_worlds()), testing::Values(2, 4)),
+                         name_of);
 
 }  // namespace
 }  // namespace skein::conformance

@@ -26,7 +26,7 @@ inline Allocate allocator(Fabric& fabric) {
 // How many workers of a host sum by themselves first, which shows in the parts that ranks hold; 1
 // where there is one level.
 inline int workers_of_a_host(const Fabric& fabric) {
-  if (fabric.traits().ring_order) return 1;
+  if (fabric.traits().ring_order || fabric.traits().own_order) return 1;
   const std::size_t many = 1 << 20;
   const auto hosts = static_cast<int>(fabric.part(many, 1).offset / fabric.part(many, 0).count);
   return fabric.size() / hosts;
@@ -58,6 +58,7 @@ std::vector<World> worlds();  // all of them; in a program that mpirun starts, t
 std::vector<World> local_worlds();
 std::vector<World> tcp_worlds();  // none where the build has no tcp fabric
 std::vector<World> sim_worlds();
+std::vector<World> nccl_worlds();             // not among all: at most 4 ranks
 World sim_world(const std::string& network);  // as sim::parse_network() reads it
 
 // Keeps gtest from printing a World as bytes.

@@ -490,6 +490,11 @@ INSTANTIATE_TEST_SUITE_P(Worlds, StrategiesOfPeers,
                                           testing::Values("allreduce", "dear")),
                          name_of_three);
 
+INSTANTIATE_TEST_SUITE_P(Nccl, Strategies,
+                         testing::Combine(testing::ValuesIn(nccl_worlds()), testing::Values(2),
+                                          testing::Values("allreduce", "dear")),
+                         name_of_three);
+
 INSTANTIATE_TEST_SUITE_P(Worlds, ShardedStrategies,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 4),
                                           testing::Values("dear")),

@@ -42,6 +42,17 @@ TEST(CommandLine, UnknownCommand) {
   EXPECT_EQ(skein({}).code, 2);
 }
 
+TEST(TrainOptions, SaysWhyThereIsNoNccl) {
+  const auto end = skein({"train", "--fabric", "nccl", "--device", "cpu"});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_EQ(end.err.rfind("skein train: --fabric nccl: ", 0), 0u) << end.err;
+  EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
+  EXPECT_EQ(count(end.err, "looked for libnccl.so.2") + count(end.err, "built without CUDA") +
+                count(end.err, "NCCL joins GPUs"),
+            1)
+      << end.err;
+}
+
 TEST(TrainOptions, RefusesImpossibleValues) {
   const std::vector<std::vector<std::string>> table{
       {"--workers", "0"},         {"--samples", "-5"},

@@ -1,0 +1,99 @@
+#include "fabric/nccl/nccl_fabric.h"
+
+namespace skein {
+
+NcclFabric::NcclFabric(std::unique_ptr<Fabric> control, const nccl::Api& api, bool required)
+    : Fabric(control->loop()),
+      control_(std::move(control)),
+      api_(api),
+      required_(required),
+      changed_(loop()),
+      attention_(loop()),
+      settled_(loop()) {}
+
+// Who is lost is not waited for.
+NcclFabric::~NcclFabric() {
+  watching_.clear();
+  if (comm_ && lost_ && !in_flight_.empty()) comm_->abort();
+}
+
+Traits NcclFabric::traits() const {
+  Traits out = control_->traits();
+  out.ring_order = out.ring_order && !comm_;
+  out.own_order = comm_ != nullptr;
+  out.devices_only = required_;
+  return out;
+}
+
+std::uint64_t NcclFabric::bytes_sent() const {
+  return Fabric::bytes_sent() + control_->bytes_sent() -
+         meeting_bytes_.load(std::memory_order_relaxed);
+}
+
+std::string NcclFabric::why_staged() const {
+  if (!comm_) return why_not_.empty() ? control_->why_staged() : why_not_;
+  return "messages between two workers go through the host, since they have no order that all "
+         "know: "
+         "NCCL carries collectives and exchanges";
+}
+
+std::unique_ptr<Memory> NcclFabric::allocate_on_host(std::size_t count, Type type) {
+  return control_->allocate_on_host(count, type);
+}
+
+std::unique_ptr<Memory> NcclFabric::allocate_on_device(std::size_t count, Type type) {
+  return control_->allocate_on_device(count, type);
+}
+
+std::unique_ptr<Fabric::Line> NcclFabric::open_line(int peer, Channel channel, bool outgoing) {
+  return control_->open_line(peer, channel, outgoing);
+}
+
+Task<> NcclFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
+  if (!takes(buffer))
+    return on_control(operation,
+                      control_->reduce_scatter(operation.channel, buffer, operation.limit, wire));
+  count_sent(scattered_bytes(buffer, wire));
+  Stages stages;
+  add_scatter(stages, buffer, wire);
+  return collective(operation,
+                    {buffer.count, static_cast<std::uint32_t>(Kind::reduce_scatter),
+                     static_cast<std::uint32_t>(buffer.type), static_cast<std::uint32_t>(wire), 0},
+                    std::move(stages));
+}
+
+Task<> NcclFabric::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
+  if (!takes(buffer))
+    return on_control(operation,
+                      control_->all_gather(operation.channel, buffer, operation.limit, wire));
+  count_sent(gathered_bytes(buffer, wire));
+  Stages stages;
+  add_gather(stages, buffer, wire);
+  return collective(operation,
+                    {buffer.count, static_cast<std::uint32_t>(Kind::all_gather),
+                     static_cast<std::uint32_t>(buffer.type), static_cast<std::uint32_t>(wire), 0},
+                    std::move(stages));
+}
+
+// NCCL's own all-reduce has other bits than its reduce-scatter and all-gather: it may choose
+// another algorithm.
+Task<> NcclFabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
+  if (!takes(buffer))
+    return on_control(operation,
+                      control_->all_reduce(operation.channel, buffer, operation.limit, wire));
+  count_sent(scattered_bytes(buffer, wire) + gathered_bytes(buffer, wire));
+  Stages stages;
+  add_scatter(stages, buffer, wire);
+  add_gather(stages, buffer, wire);
+  return collective(operation,
+                    {buffer.count, static_cast<std::uint32_t>(Kind::all_reduce),
+                     static_cast<std::uint32_t>(buffer.type), static_cast<std::uint32_t>(wire), 0},
+                    std::move(stages));
+}
+
+Task<> NcclFabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
+  return on_control(operation,
+                    control_->combine(operation.channel, record, merge, operation.limit));
+}
+
+}  // namespace skein
