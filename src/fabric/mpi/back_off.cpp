@@ -13,9 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Answers of a peer that is on another core come within this; a sleep would take longer. Others who
-// want the core get it.
+// Answers of a peer that is on another core come within this, and those of one that waits for this
+// core after a few looks, each of which lets others have it. A sleep would take longer.
 constexpr Duration kLively = 50us;
+constexpr int kLivelyLooks = 16;
 constexpr Duration kLeastNap = 2us;
 constexpr int kShare = 8;
 
@@ -29,6 +30,11 @@ std::uint32_t* word(std::atomic<std::uint32_t>& value) {
 BackOff::BackOff(std::function<bool()> look, Duration longest_nap)
     : look_(std::move(look)), longest_nap_(longest_nap), moved_at_(SteadyClock().now()) {}
 
+void BackOff::stir() {
+  moved_at_.store(SteadyClock().now(), std::memory_order_relaxed);
+  looks_.store(0, std::memory_order_relaxed);
+}
+
 std::uint32_t BackOff::poll() {
   const std::uint32_t ticket = bell_.load(std::memory_order_acquire);
   if (look_()) stir();
@@ -39,7 +45,7 @@ std::uint32_t BackOff::poll() {
 void BackOff::wait(std::uint32_t ticket, Time until) {
   const Time now = SteadyClock().now();
   const Duration quiet = now - moved_at_.load(std::memory_order_relaxed);
-  if (quiet < kLively) {
+  if (looks_.fetch_add(1, std::memory_order_relaxed) < kLivelyLooks || quiet < kLively) {
     ::sched_yield();
     return;
   }

@@ -4,7 +4,7 @@
 // Right after something has moved it is looked at without a pause, then ever more rarely: a look
 // comes after an eighth of the time that has been quiet, so that no wait takes longer by more than
 // that, and at the latest after the longest nap. An idle worker looks a thousand times a second,
-// which takes about a hundredth of a core.
+// which takes one or two hundredths of a core.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,13 @@ class BackOff final : public EventSource {
   void wake() override;
 
   // Something will move soon.
-  void stir() { moved_at_.store(SteadyClock().now(), std::memory_order_relaxed); }
+  void stir();
 
  private:
   std::function<bool()> look_;
   const Duration longest_nap_;
   std::atomic<Time> moved_at_;
+  std::atomic<int> looks_{0};           // since then
   std::atomic<std::uint32_t> bell_{0};  // a futex
 };
 
