@@ -23,10 +23,11 @@ PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libopenmpi-dev openmpi-bin
 TEST_PACKAGES := mpich libmpich-dev
 BENCH_PACKAGES := libgloo-dev
+SLURM_PACKAGES := slurm-wlm munge iproute2
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
 
-.PHONY: setup setup-tests setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
+.PHONY: setup setup-tests setup-slurm setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -45,6 +46,10 @@ setup:
 # What only tests need; before a build folder is made, which looks for it.
 setup-tests:
 	$(call install,$(TEST_PACKAGES))
+
+# For the tests that start a Slurm cluster of their own; without it they are skipped.
+setup-slurm:
+	$(call install,$(SLURM_PACKAGES))
 
 ifeq ($(TORCH),debian)
 
@@ -104,11 +109,11 @@ test: setup-tests build
 	@tests/fuzz/run.sh 5
 
 # How workers are started, talk, end and come back is the same with every LibTorch, and so are options.
-WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|MpiTrain|Topology|TrainOptions|Bench|Marks|^Run[.]|^Simulate[.]'
+WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|MpiTrain|Topology|TrainOptions|Bench|Marks|^Stop[.]|^Slurm[.]|OpenMpi|Hydra|^Run[.]|^Simulate[.]'
 
 test-torch: configure
-	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j 4 -L 'torch|multiproc|example' -E $(WITHOUT_TORCH)
+	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests launcher_tests
+	@ctest --test-dir $(BUILD) --output-on-failure -j 4 -L 'torch|multiproc|example|launchers' -E $(WITHOUT_TORCH)
 
 test-gpu:
 	@tests/gpu/run.sh

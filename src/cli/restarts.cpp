@@ -14,6 +14,7 @@
 #include "launch/restart_judge.h"
 #include "launch/signals.h"
 #include "skein/error.h"
+#include "train/train.h"
 
 namespace skein {
 namespace {
@@ -128,9 +129,11 @@ class Restarts {
     if (now != first_ && !now.path.empty()) {
       arguments = without_options(arguments_, {"--resume"}, {"--overwrite"});
       arguments.insert(arguments.end(), {"--resume", options_.out});
-      if (options_.overwrite) arguments.emplace_back("--overwrite=false");  // of a --config file
+      if (options_.overwrite && !options_.resume_auto)
+        arguments.emplace_back("--overwrite=false");  // of a --config file
       from_ = samples_of(now.path);
-    } else if (!options_.overwrite && !continues_run(options_.out, options_.resume)) {
+    } else if (!options_.overwrite && !options_.resume_auto &&
+               !continues_run(options_.out, options_.resume)) {
       arguments.emplace_back("--overwrite");  // what the run itself has left
     }
     launch_.argv.resize(1);
@@ -160,7 +163,7 @@ class Restarts {
     const std::string resume = launch_.resume_hint ? launch_.resume_hint() : "";
     fmt::print(stderr, "skein: interrupted by SIG{}; the run has ended.\n{}", sigabbrev_np(signal),
                resume.empty() ? "" : fmt::format("  resume  {}\n", resume));
-    return 128 + signal;
+    return signal == SIGTERM || signal == SIGUSR1 ? kStoppedCode : 128 + signal;
   }
 
   const std::vector<std::string> arguments_;

@@ -39,6 +39,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
     return 0;
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
   launch.go_on = strategy_gossips(options.strategy);  // they survive losses
+  launch.stopped_code = kStoppedCode;
   launch.meeting_place = options.fabric == "tcp";
   hosts.place(launch, options.rendezvous, true);
   hand_over(options.credentials, launch);
@@ -46,7 +47,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
       std::min(launch.stopped_limit,
                std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
-  if (options.overwrite) remove_logs(options.out);
+  if (options.overwrite && !options.resume_auto) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };
   if (restarts.most > 0) return launch_with_restarts(invocation, options, launch, restarts);
   return skein::launch(launch);

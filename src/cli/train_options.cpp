@@ -11,6 +11,7 @@
 
 #include "cli/json_output.h"
 #include "fabric/fabric.h"
+#include "keep/checkpoint_files.h"
 #include "keep/run_folder.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
@@ -92,7 +93,8 @@ void TrainOptionReader::declare_optimizer() {
 void TrainOptionReader::declare_files() {
   options_.group("Files");
   options_.text("--out", job_.out, "DIR", "keep metrics, model, checkpoints and logs here");
-  options_.text("--resume", job_.resume, "DIR", "continue the run that has this --out");
+  options_.text("--resume", job_.resume, "DIR",
+                "continue the run that has this --out; auto: the one in --out, or begin it");
   options_.flag("--overwrite", job_.overwrite, "remove another run that --out holds");
   options_.integer("--checkpoint-every", job_.checkpoint_every, 1, "SAMPLES",
                    "save a checkpoint each time so many samples are done");
@@ -132,6 +134,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   shared_.read();
   read_device(!placement && hosts_.workers() == 0);
   check_restarts(placement);
+  find_run();
   check_files();
   job_.command = "train";
   job_.version = SKEIN_VERSION;
@@ -216,6 +219,25 @@ void TrainOptionReader::check_restarts(const std::optional<Placement>& placement
     refuse("--min-workers", least, fmt::format("the hosts have {}", hosts_.workers()));
   if (least > 0 && least < hosts_.workers() && !job_.emulate_speeds.empty())
     refuse("--min-workers", least, "--emulate-speeds says the speed of each of all workers");
+}
+
+// --resume auto: what is started again and again does not know how far it came.
+void TrainOptionReader::find_run() {
+  if (job_.resume != "auto") return;
+  if (job_.out.empty())
+    throw ConfigError("--resume auto: there is no folder to look in; expected --out DIR");
+  if (options_.given("--overwrite"))
+    throw ConfigError("--overwrite with --resume auto: expected one of the two");
+  job_.resume_auto = true;
+  job_.resume = checkpoints_in(job_.out).empty() ? "" : job_.out;
+  if (!job_.resume.empty()) return;
+  std::error_code none;
+  if (std::filesystem::exists(std::filesystem::path(job_.out) / "model.safetensors", none))
+    throw ConfigError(fmt::format(
+        "--resume auto: {} holds a model and no checkpoint; expected its checkpoints, or another "
+        "folder",
+        job_.out));
+  job_.overwrite = true;  // what a start that came to no checkpoint has left
 }
 
 void TrainOptionReader::check_files() const {

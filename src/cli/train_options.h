@@ -41,6 +41,7 @@ class TrainOptionReader {
   void fit_to(int size, const std::string& launcher);
   void check_choices() const;
   void check_restarts(const std::optional<Placement>& placement);
+  void find_run();
   void check_files() const;
 
   CommandOptions options_;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <string_view>
@@ -86,6 +89,20 @@ class Variables {
     check_below(rank, out.local_rank, size, out.local_size);
   }
 
+  // HOST:PORT by the variables that torchrun sets and job scripts set for their programs; or empty.
+  std::string master() const {
+    if (!text("MASTER_ADDR") || !text("MASTER_PORT")) return "";
+    return address(*text("MASTER_ADDR"), number("MASTER_PORT", 1, 65535));
+  }
+
+  // Where whoever wrote the job's script wants the workers to meet; or empty.
+  std::string rendezvous() const { return text("SKEIN_RENDEZVOUS").value_or(master()); }
+
+  static std::string address(const std::string& host, int port) {
+    const bool number6 = host.find(':') != std::string::npos;
+    return fmt::format(fmt::runtime(number6 ? "[{}]:{}" : "{}:{}"), host, port);
+  }
+
   void check_below(const char* rank, int rank_value, const char* size, int size_value) const {
     if (rank_value < size_value) return;
     const auto origin = [&](const char* name) { return text(name) ? "" : " (assumed)"; };
@@ -117,9 +134,12 @@ std::optional<Placement> detect_torchrun(const Getenv& getenv) {
   variables.require({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
   Placement out = variables.place("RANK", "WORLD_SIZE");
   variables.localise(out, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-  std::string host = *variables.text("MASTER_ADDR");
-  if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  out.rendezvous = fmt::format("{}:{}", host, variables.number("MASTER_PORT", 1, 65535));
+  out.rendezvous = variables.master();
+  // Then torchrun itself listens at MASTER_PORT. This one is below those that a system hands out.
+  if (variables.text("TORCHELASTIC_USE_AGENT_STORE").value_or("False") == "True")
+    out.rendezvous =
+        Variables::address(*variables.text("MASTER_ADDR"),
+                           20000 + (variables.number("MASTER_PORT", 1, 65535) + 1) % 10000);
   // The run id alone is "none" unless the user chose one, and a restarted group keeps its id.
   out.run_id = fmt::format("torchrun-{}-{}-{}-{}", *variables.text("MASTER_ADDR"),
                            variables.number("MASTER_PORT", 1, 65535),
@@ -137,6 +157,7 @@ std::optional<Placement> detect_openmpi(const Getenv& getenv) {
   Placement out = variables.place("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   variables.localise(out, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   out.run_id = "openmpi-" + *variables.text(job);
+  out.rendezvous = variables.rendezvous();
   return out;
 }
 
@@ -149,6 +170,7 @@ std::optional<Placement> detect_mpich(const Getenv& getenv, pid_t parent) {
   Placement out = variables.place("PMI_RANK", "PMI_SIZE");
   variables.localise(out, "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   out.run_id = fmt::format("mpich-{}", parent);
+  out.rendezvous = variables.rendezvous();
   return out;
 }
 
@@ -172,6 +194,17 @@ std::optional<int> tasks_on_node(std::string_view list, int node) {
     node -= times;
   }
   return std::nullopt;
+}
+
+// Jobs have numbers that follow each other, so those that share a node get ports of their own,
+// below those that a system hands out by itself.
+std::string slurm_rendezvous(const Variables& variables) {
+  const auto nodes = variables.text("SLURM_STEP_NODELIST");
+  if (!nodes) return "";
+  const auto job = static_cast<std::int64_t>(variables.number("SLURM_JOB_ID", 0, INT_MAX));
+  const auto step = static_cast<std::int64_t>(variables.number("SLURM_STEP_ID", 0, INT_MAX));
+  return Variables::address(first_host(*nodes),
+                            static_cast<int>(20000 + (job + 1009 * step) % 10000));
 }
 
 std::optional<Placement> detect_slurm(const Getenv& getenv) {
@@ -199,21 +232,45 @@ std::optional<Placement> detect_slurm(const Getenv& getenv) {
   out.local_rank = variables.number_or("SLURM_LOCALID", 0, kMaximumSize, out.rank);
   variables.check_below("SLURM_LOCALID", out.local_rank, "SLURM_STEP_TASKS_PER_NODE",
                         out.local_size);
-  out.run_id =
-      fmt::format("slurm-{}-{}", *variables.text("SLURM_JOB_ID"), *variables.text("SLURM_STEP_ID"));
+  // A job that is requeued keeps its number.
+  out.run_id = fmt::format("slurm-{}-{}-{}", *variables.text("SLURM_JOB_ID"),
+                           *variables.text("SLURM_STEP_ID"),
+                           variables.text("SLURM_RESTART_COUNT").value_or("0"));
+  out.rendezvous = variables.rendezvous();
+  if (out.rendezvous.empty()) out.rendezvous = slurm_rendezvous(variables);
   return out;
+}
+
+std::optional<Placement> detect_cluster(const Getenv& getenv, pid_t parent) {
+  if (auto placement = detect_openmpi(getenv)) return placement;
+  if (auto placement = detect_mpich(getenv, parent)) return placement;
+  return detect_slurm(getenv);
 }
 
 }  // namespace
 
 const char* process_environment(const char* name) { return std::getenv(name); }
 
+std::string first_host(std::string_view hostlist) {
+  std::string host;
+  while (!hostlist.empty() && hostlist.front() != ',') {
+    const std::size_t open = hostlist.find_first_of(",[");
+    host += hostlist.substr(0, open);
+    if (open == std::string_view::npos || hostlist[open] == ',') break;
+    hostlist.remove_prefix(open + 1);
+    host += hostlist.substr(0, hostlist.find_first_of("-,]"));
+    hostlist.remove_prefix(std::min(hostlist.size(), hostlist.find(']')));
+    if (!hostlist.empty()) hostlist.remove_prefix(1);
+  }
+  return host;
+}
+
 std::optional<Placement> detect(const Getenv& getenv, pid_t parent) {
   if (auto placement = detect_skein(getenv)) return placement;
+  if (!Variables(getenv, "torchrun").any({"RANK"}))
+    if (auto placement = detect_cluster(getenv, parent)) return placement;
   if (auto placement = detect_torchrun(getenv)) return placement;
-  if (auto placement = detect_openmpi(getenv)) return placement;
-  if (auto placement = detect_mpich(getenv, parent)) return placement;
-  return detect_slurm(getenv);
+  return detect_cluster(getenv, parent);
 }
 
 }  // namespace skein

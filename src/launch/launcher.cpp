@@ -136,10 +136,10 @@ class Run {
       group_->signal(SIGSTOP);
       raise(SIGSTOP);
       group_->signal(SIGCONT);
-    } else if (interrupted_by_ == 0) {
+    } else if (interrupted_by_ == 0 || interrupted_by_ == SIGUSR1) {
       interrupted_by_ = number;
       group_->signal(number);
-    } else {
+    } else if (number != SIGTERM && number != SIGUSR1) {
       enter(Stage::killing);
     }
   }
@@ -153,7 +153,7 @@ class Run {
       outcome.ended_at = clock_.now();
       const bool as_told = interrupted_by_ != 0 &&
                            (end->signal == interrupted_by_ || end->code == 128 + interrupted_by_);
-      outcome.stopped = as_told || stage_ >= Stage::terminating;
+      outcome.stopped = as_told || ended_early(outcome) || stage_ >= Stage::terminating;
       if (outcome.stopped && !end->lost.empty() && unreachable_.insert(outcome.host).second)
         fmt::print(stderr, "skein: host {}: {}\n", outcome.host, end->lost);
       if (!end->failed() || outcome.stopped) continue;
@@ -164,14 +164,19 @@ class Run {
     }
   }
 
+  bool ended_early(const WorkerOutcome& worker) const {
+    return options_.stopped_code != 0 && worker.end.signal == 0 &&
+           worker.end.code == options_.stopped_code;
+  }
+
   bool can_go_on_without(const WorkerEnd& end) const {
     const bool usage = is_usage(end);
     return options_.go_on && !usage && (group_->alive() > 0 || somebody_succeeded());
   }
 
   bool somebody_succeeded() const {
-    return std::any_of(outcomes_.begin(), outcomes_.end(), [](const WorkerOutcome& worker) {
-      return worker.ended_at != Time() && !worker.end.failed();
+    return std::any_of(outcomes_.begin(), outcomes_.end(), [&](const WorkerOutcome& worker) {
+      return worker.ended_at != Time() && (!worker.end.failed() || ended_early(worker));
     });
   }
 
@@ -244,6 +249,7 @@ class Run {
         std::any_of(outcomes_.begin(), outcomes_.end(),
                     [](const WorkerOutcome& worker) { return worker.end.failed(); });
     if (!failed) return 0;
+    if (all_but_the_lost_ended_early()) return stopped_early();
     if (options_.go_on && speak_for_survivors()) return 0;
     const int root = root_cause(outcomes_);
     const auto restarts = why_not_anew(root);
@@ -268,6 +274,22 @@ class Run {
       fmt::print(stderr, "{}", usage_report(outcomes_[static_cast<std::size_t>(root)], root));
     }
     return usage ? 2 : 1;
+  }
+
+  // Or well; somebody did so early. Of go_on's survivors the others are no matter.
+  bool all_but_the_lost_ended_early() const {
+    const auto early = [&](const WorkerOutcome& worker) { return ended_early(worker); };
+    return std::any_of(outcomes_.begin(), outcomes_.end(), early) &&
+           std::all_of(outcomes_.begin(), outcomes_.end(), [&](const WorkerOutcome& worker) {
+             return !worker.end.failed() || early(worker) || options_.go_on;
+           });
+  }
+
+  int stopped_early() const {
+    const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
+    fmt::print(stderr, "skein: the run was stopped before its end.\n{}",
+               resume.empty() ? "" : fmt::format("  resume  {}\n", resume));
+    return options_.stopped_code;
   }
 
   // Nullopt when that is out of the question.

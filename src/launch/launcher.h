@@ -41,6 +41,10 @@ struct LaunchOptions {
   std::chrono::milliseconds settle{300};
   std::chrono::milliseconds grace{3000};
 
+  // The exit code of workers that ended well, because they were told to, before their work was
+  // done: launch() returns it when all that did not succeed have it. 0: there is none.
+  int stopped_code = 0;
+
   // Asked after a failure: the command that continues the run, or nothing when there is none.
   std::function<std::string()> resume_hint;
 
@@ -75,9 +79,10 @@ struct LaunchOptions {
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
 // error. With go_on one line says who was lost, and when rank 0 was, the end of what the first that
 // succeeded wrote is printed in its place; a worker that is stopped when others have ended well is
-// killed. SIGINT, SIGTERM and SIGHUP to this process are passed on
-// once; the second one kills. Nothing the workers started is left when this function returns or
-// throws, or this process dies.
+// killed. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process are passed on. A second SIGINT or
+// SIGHUP kills. SIGUSR1 is the warning that a time limit is near, and SIGTERM may come from several
+// at once, a job's script and its system: they kill nobody. Nothing the workers started is left
+// when this function returns or throws, or this process dies.
 //
 // Throws ConfigError when the program or the logs cannot be opened, and HostError when a host
 // cannot be reached before the run has begun. Blocks signals of the calling thread meanwhile; meant

@@ -16,7 +16,7 @@ SignalQueue::SignalQueue() {
   sigemptyset(&handled);
   // Ignored signals are queued too once they are blocked. SIGINT is taken even so: a script's
   // background jobs ignore it, and `kill -INT` to one of them is meant. nohup is meant as well.
-  for (const int number : {SIGINT, SIGTERM, SIGTSTP}) sigaddset(&handled, number);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) sigaddset(&handled, number);
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
     sigaddset(&handled, SIGHUP);

@@ -7,8 +7,8 @@
 
 namespace skein {
 
-// Blocks SIGINT, SIGTERM, SIGTSTP and SIGHUP (this one not under nohup) in the calling thread as
-// long as it lives.
+// Blocks SIGINT, SIGTERM, SIGUSR1, SIGTSTP and SIGHUP (this one not under nohup) in the calling
+// thread as long as it lives.
 class SignalQueue {
  public:
   SignalQueue();

@@ -12,6 +12,7 @@
 #include "fabric/nccl/nccl_fabric.h"
 #include "fabric/tcp/tcp.h"
 #include "runtime/credentials.h"
+#include "runtime/own_secret.h"
 #include "runtime/shared_hosts.h"
 #include "runtime/with_nccl.h"
 #include "skein/error.h"
@@ -72,12 +73,16 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
   const Credentials shown = find_credentials(
       {options.secret_file, options.tls_cert_file, options.tls_key_file, options.tls_ca_file},
       process_environment);
-  if (shown.secret.empty() && !shown.certificates())
+  tcp.secret_file = shown.secret;
+  if (shown.secret.empty() && !shown.certificates() && placement.launcher == "slurm") {
+    tcp.secret_file = own_secret_file(process_environment);
+    tcp.run = placement.run_id;
+  }
+  if (tcp.secret_file.empty() && !shown.certificates())
     throw ConfigError(
         "the tcp fabric needs a secret that all workers of the run know: expected --secret FILE or "
         "SKEIN_SECRET_FILE; to make one: (umask 077; head -c 32 /dev/urandom > FILE). Or "
         "certificates: --tls-cert, --tls-key and --tls-ca");
-  tcp.secret_file = shown.secret;
   tcp.tls_cert_file = shown.cert;
   tcp.tls_key_file = shown.key;
   tcp.tls_ca_file = shown.ca;

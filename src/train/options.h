@@ -64,6 +64,7 @@ struct TrainOptions {
   // What is kept.
   std::string out;                    // folder, which exists; empty: nothing is kept
   std::string resume;                 // the `out` of an earlier run, which exists; empty: a new run
+  bool resume_auto = false;           // `resume` is `out` if that holds a checkpoint, else empty
   bool overwrite = false;             // another run that `out` holds is removed
   std::int64_t checkpoint_every = 0;  // samples; 0: only at the end
   int keep_checkpoints = 2;

@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 }  // namespace
 
 Json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
-               const Json& strategy, const Evaluation& evaluation, std::int64_t total_samples,
-               std::int64_t parameters) {
+               const Json& strategy, const std::optional<Evaluation>& evaluation,
+               std::int64_t total_samples, std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
   const auto rows =
@@ -68,8 +68,8 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
             {"iteration_ms",
              {{"p50", quantile(figures.iteration_ms, 0.5)},
               {"p95", quantile(figures.iteration_ms, 0.95)}}},
-            {"loss", evaluation.loss},
-            {"accuracy", evaluation.accuracy},
+            {"loss", evaluation ? Json(evaluation->loss) : Json()},
+            {"accuracy", evaluation ? Json(evaluation->accuracy) : Json()},
             {"bytes_sent", static_cast<std::int64_t>(bytes)},
             {"exposed_comm_ms", exposed / present},
             {"startup_seconds", seconds(figures.startup)},
@@ -90,14 +90,18 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
 }
 
 std::string summary_text(const Json& summary) {
+  const std::string quality =
+      summary["accuracy"].is_null()
+          ? "not evaluated: the run was stopped before its end"
+          : fmt::format("test accuracy {:.2f} %, loss {:.4f}",
+                        100 * summary["accuracy"].get<double>(), summary["loss"].get<double>());
   std::string text = fmt::format(
       "{} on {} worker{}: {} samples in {:.1f} s, {:.0f} samples/s\n"
-      "test accuracy {:.2f} %, loss {:.4f}\n"
+      "{}\n"
       "iteration {:.1f} ms (p95 {:.1f} ms), {:.2f} ms of it waiting for communication; {} sent",
       summary["strategy"].get<std::string>(), summary["workers"].get<int>(),
       summary["workers"] == 1 ? "" : "s", summary["samples"].get<std::int64_t>(),
-      summary["seconds"].get<double>(), summary["samples_per_second"].get<double>(),
-      100 * summary["accuracy"].get<double>(), summary["loss"].get<double>(),
+      summary["seconds"].get<double>(), summary["samples_per_second"].get<double>(), quality,
       summary["iteration_ms"]["p50"].get<double>(), summary["iteration_ms"]["p95"].get<double>(),
       summary["exposed_comm_ms"].get<double>(), print_bytes(summary["bytes_sent"].get<double>()));
   if (summary.contains("device_memory_bytes"))

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,11 @@ struct RunFigures {
 };
 
 // Collects everybody's figures; the same on every worker. All workers call it.
-// `strategy`: what this worker's strategy says of itself.
+// `strategy`: what this worker's strategy says of itself. Without evaluation nobody knows how good
+// the model is.
 nlohmann::json summarise(World& world, const TrainOptions& options, const RunFigures& figures,
-                         const nlohmann::json& strategy, const Evaluation& final_evaluation,
+                         const nlohmann::json& strategy,
+                         const std::optional<Evaluation>& final_evaluation,
                          std::int64_t total_samples, std::int64_t parameters);
 
 // The few lines that a person reads at the end.

@@ -20,6 +20,15 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 16 << 20);
 }
 
+// Hosts may see a shared folder as it was some seconds ago: whether there is something to resume is
+// for one worker to say.
+TrainOptions agree(World& world, TrainOptions options) {
+  if (!options.resume_auto) return options;
+  const bool resumes = world.rank() == 0 && !options.resume.empty();
+  options.resume = world.sum_integers({resumes ? 1 : 0}).front() > 0 ? options.out : "";
+  return options;
+}
+
 }  // namespace
 
 int run_training(const TrainOptions& options) {
@@ -42,10 +51,11 @@ int run_training(const TrainOptions& options) {
   World world = World::join(join);
   try {
     const Placement placement = detect(process_environment).value_or(Placement{});
-    Trainer(world, options, placement.local_rank, started).run();
+    const TrainOptions agreed = agree(world, options);
+    const bool whole = Trainer(world, agreed, placement.local_rank, started).run();
     world.barrier();  // nobody leaves while others may still wait for it
     world.impl().board().set_phase(Phase::done);
-    return 0;
+    return whole ? 0 : kStoppedCode;
   } catch (const std::exception& error) {
     const auto* lost = dynamic_cast<const IoError*>(&error);
     world.impl().fail(error.what(), lost ? lost->peer() : -1);

@@ -283,7 +283,13 @@ void Trainer::wait_for_the_end() {
   for (auto [ending, all] = meet(true); ending < all;) std::tie(ending, all) = meet(true);
 }
 
-void Trainer::run() {
+// One worker that was asked is enough, and all must know: they save together.
+bool Trainer::must_leave(bool finished) {
+  const auto asked = world_.sum_integers({stop_is_urgent() ? 1 : 0, finished ? 0 : 1});
+  return asked[0] > 0 && asked[1] > 0;
+}
+
+bool Trainer::run() {
   if (!options_.quiet && world_.rank() == 0 && done() == 0) {
     const auto parameters = static_cast<double>(run_->impl().binding().arena().size());
     bar_.say(fmt::format("{} ({} parameters) on {}, {} worker{}, strategy {}, {} samples{}{}",
@@ -331,11 +337,19 @@ void Trainer::run() {
   run_->flush();
   figures_.flush = now() - flushing;
   const bool apart = !run_->impl().strategy().equal_replicas();
-  if (apart || evaluated_at_ != done()) evaluate_now([] { return false; });
+  const bool finished = done() >= budget_ || reached;
+  const bool leaving = must_leave(finished);
+  if (!leaving && (apart || evaluated_at_ != done())) evaluate_now([] { return false; });
   bar_.finish(progress());
   if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
+  if (leaving) {
+    evaluated_at_ = -1;  // not as the model is now
+    bar_.say(fmt::format("stopped at {} of {} samples{}", done(), budget_,
+                         options_.out.empty() ? "" : ": a checkpoint is saved"));
+  }
   if (queue_) queue_->close();
-  report();
+  report(finished);
+  return !leaving;
 }
 
 void Trainer::train_step(const Part& part, const Part& upcoming) {
@@ -486,7 +500,7 @@ void Trainer::checkpoint_now() {
   figures_.checkpointing += now() - begin;
 }
 
-void Trainer::report() {
+void Trainer::report(bool finished) {
   Distributed::Impl& run = run_->impl();
   figures_.exposed = run.exposed_communication();
   figures_.bytes_sent = world_.impl().fabric().bytes_sent();
@@ -502,8 +516,12 @@ void Trainer::report() {
     own = strategy.figures();
     more = strategy.summary();
   });
-  const auto summary = summarise(world_, options_, figures_, own, evaluation_, done(), parameters);
-  if (!options_.out.empty()) save_model();
+  const bool evaluated = evaluated_at_ >= 0;
+  auto summary =
+      summarise(world_, options_, figures_, own,
+                evaluated ? std::optional(evaluation_) : std::nullopt, done(), parameters);
+  summary["finished"] = finished;
+  if (!options_.out.empty() && evaluated) save_model();
   if (trace_) {
     trace_->write_part(options_.trace);
     world_.barrier();

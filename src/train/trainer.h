@@ -34,7 +34,9 @@ class Trainer {
   Trainer(World& world, const TrainOptions& options, int local_rank, Time started);
 
   // Trains to the end of the budget, the target or a request to stop; evaluates, saves and reports.
-  void run();
+  // False, on all workers, when an urgent request came before the end: then it only saves what
+  // another run needs to go on, and reports.
+  bool run();
 
  private:
   using Indices = std::vector<std::uint32_t>;
@@ -73,7 +75,8 @@ class Trainer {
   void settle_losses(std::size_t left);
   void catch_up();
   ProgressFigures progress() const;
-  void report();
+  bool must_leave(bool finished);
+  void report(bool finished);
 
   std::int64_t done() const { return run_->samples(); }
   std::int64_t step_batch() const;

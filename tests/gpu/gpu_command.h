@@ -38,9 +38,4 @@ class OnGpu : public ::testing::Test {
   Folder folder_;
 };
 
-inline bool same_bytes(const std::string& one, const std::string& two) {
-  const std::string a = contents(one);
-  return !a.empty() && a == contents(two);
-}
-
 }  // namespace skein::testing

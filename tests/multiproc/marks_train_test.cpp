@@ -19,14 +19,6 @@ void set_samples(const std::string& checkpoint, std::int64_t samples) {
   std::filesystem::remove(checkpoint + "/checksums.json");  // as older versions wrote it
 }
 
-std::vector<Json> lines_of(const std::string& metrics, const std::string& kind) {
-  std::istringstream in(contents(metrics));
-  std::vector<Json> lines;
-  for (std::string line; std::getline(in, line);)
-    if (Json json = Json::parse(line); json["kind"] == kind) lines.push_back(json);
-  return lines;
-}
-
 class Marks : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Marks, EachComesOnceBeyondTheCountsThatAFloatHolds) {
@@ -79,7 +71,7 @@ TEST(Stopping, DoesNotWaitForAnEvaluation) {
                folder / "run.json"});
   ASSERT_TRUE(eventually(
       [&] { return count(contents(folder / "out/metrics.jsonl"), "\"kind\":\"step\"") > 0; }, 60s));
-  ::kill(run.pid(), SIGTERM);
+  ::kill(run.pid(), SIGINT);
   const Finished end = run.wait(100s);
   EXPECT_EQ(end.code, 0) << end.err;
   const auto evaluations = lines_of(folder / "out/metrics.jsonl", "evaluation");

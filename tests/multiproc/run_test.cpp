@@ -202,6 +202,31 @@ TEST(Run, SecondInterruptKills) {
   EXPECT_TRUE(processes_with("SKEIN_TEST_MARK=twice").empty());
 }
 
+// As of Slurm: a warning ahead of the time limit, then SIGTERM, perhaps from two sides.
+TEST(Run, AWarningAndRepeatedTermsKillNobody) {
+  const Folder folder;
+  Process process(skein_run(2,
+                            "trap 'echo USR1 >> $D/h$SKEIN_RANK' USR1; "
+                            "trap 'echo TERM >> $D/h$SKEIN_RANK' TERM; touch $D/$SKEIN_RANK; "
+                            "until [ -e $D/end ]; do sleep 0.02; done"),
+                  {{"D", folder.path()}});
+  ASSERT_TRUE(all_started(folder, 2));
+  const auto heard = [&](const std::string& text) {
+    return eventually(
+        [&] { return contents(folder / "h0") == text && contents(folder / "h1") == text; });
+  };
+  kill(process.pid(), SIGUSR1);
+  EXPECT_TRUE(heard("USR1\n"));
+  kill(process.pid(), SIGTERM);
+  EXPECT_TRUE(heard("USR1\nTERM\n"));
+  kill(process.pid(), SIGTERM);
+  kill(process.pid(), SIGUSR1);
+  std::ofstream(folder / "end") << "now";
+  const auto end = process.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(contents(folder / "h0"), "USR1\nTERM\n") << "passed on once";
+}
+
 TEST(Run, NothingIsLeftWhenTheLauncherIsKilled) {
   const Folder folder;
   // The workers' own children must go as well, so no exec here.

@@ -47,6 +47,20 @@ inline void refused(const Words& options, const Words& parts) {
 
 inline Json json_of(const std::string& path) { return Json::parse(contents(path)); }
 
+// Those of one kind in a run's metrics.jsonl.
+inline std::vector<Json> lines_of(const std::string& metrics, const std::string& kind) {
+  std::istringstream in(contents(metrics));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(in, line);)
+    if (Json json = Json::parse(line); json["kind"] == kind) lines.push_back(json);
+  return lines;
+}
+
+inline bool same_bytes(const std::string& one, const std::string& two) {
+  const std::string a = contents(one);
+  return !a.empty() && a == contents(two);
+}
+
 inline std::vector<pid_t> children_of(const Process& process) {
   const std::string pid = std::to_string(process.pid());
   std::istringstream list(contents("/proc/" + pid + "/task/" + pid + "/children"));

@@ -30,11 +30,6 @@ double worst_element(const std::string& one, const std::string& two) {
   return worst;
 }
 
-bool same_bytes(const std::string& one, const std::string& two) {
-  const std::string a = contents(one);
-  return !a.empty() && a == contents(two);
-}
-
 class Equivalence : public ::testing::TestWithParam<Words> {};
 
 // 20 steps: 4 workers x 8 samples each against 1 worker x 32. --verify: replicas bit-equal after

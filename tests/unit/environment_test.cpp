@@ -186,6 +186,59 @@ TEST(Environment, SlurmShellsAreNotWorkers) {
                "SLURM_STEP_ID is not"));
 }
 
+TEST(Environment, TheFirstHostOfAList) {
+  const std::pair<const char*, const char*> expected[] = {
+      {"node7", "node7"},
+      {"node[07-12,20]", "node07"},
+      {"gpu[3,9-11],login", "gpu3"},
+      {"login,gpu[1-2]", "login"},
+      {"rack[2-3]node[10-19].lan", "rack2node10.lan"},
+      {"a[1", "a1"},
+      {"", ""}};
+  for (const auto& [list, first] : expected) EXPECT_EQ(first_host(list), first) << list;
+}
+
+TEST(Environment, SlurmSaysWhereWorkersMeetAndWhichStartThisIs) {
+  const auto nodes = with(kSlurm, {{"SLURM_STEP_NODELIST", "node[07-12]"}});
+  EXPECT_EQ(placed(nodes)->rendezvous, "node07:20123");
+  EXPECT_EQ(placed(with(nodes, {{"SLURM_STEP_ID", "1"}}))->rendezvous, "node07:21132");
+  EXPECT_EQ(placed(with(nodes, {{"SLURM_JOB_ID", "67000001"}}))->rendezvous, "node07:20001");
+  EXPECT_EQ(placed(kSlurm)->rendezvous, "") << "older versions do not name the nodes of a step";
+  EXPECT_EQ(placed(nodes)->run_id, "slurm-123-0-0");
+  EXPECT_EQ(placed(with(nodes, {{"SLURM_RESTART_COUNT", "2"}}))->run_id, "slurm-123-0-2");
+}
+
+TEST(Environment, AJobsScriptMaySayWhereWorkersMeet) {
+  const Variables master{{"MASTER_ADDR", "fe80::1"}, {"MASTER_PORT", "29500"}};
+  const auto slurm = with(kSlurm, {{"SLURM_STEP_NODELIST", "node[07-12]"}});
+  for (const Variables& launcher : {kOpenMpi, kMpich, slurm}) {
+    EXPECT_EQ(placed(with(launcher, master))->rendezvous, "[fe80::1]:29500");
+    auto both = with(launcher, master);
+    both["SKEIN_RENDEZVOUS"] = "here:1";
+    EXPECT_EQ(placed(both)->rendezvous, "here:1");
+  }
+  EXPECT_EQ(placed(kMpich)->rendezvous, "");
+}
+
+TEST(Environment, TorchrunMayNeedItsPortItself) {
+  const auto port = [](const std::string& master, const std::string& taken) {
+    return placed(with(kTorchrun, {{"MASTER_ADDR", "node0"},
+                                   {"MASTER_PORT", master},
+                                   {"TORCHELASTIC_USE_AGENT_STORE", taken}}))
+        ->rendezvous;
+  };
+  EXPECT_EQ(port("29500", "False"), "node0:29500");
+  EXPECT_EQ(port("29500", "True"), "node0:29501");
+  EXPECT_EQ(port("39415", "True"), "node0:29416");
+  EXPECT_EQ(port("49999", "True"), "node0:20000");
+}
+
+TEST(Environment, ANumberOfWorkersWithoutARankIsNotTorchruns) {
+  for (const auto& [launcher, name] : {std::pair(kSlurm, "slurm"), std::pair(kOpenMpi, "openmpi")})
+    EXPECT_EQ(placed(with(launcher, {{"WORLD_SIZE", "7"}}))->launcher, name);
+  EXPECT_TRUE(mentions(refusal({{"WORLD_SIZE", "7"}}), "half set")) << "here nobody has a rank";
+}
+
 TEST(Environment, SlurmsOwnPmiIsSlurm) {
   auto both = with(kSlurm, {{"PMI_RANK", "6"}, {"PMI_SIZE", "7"}});
   EXPECT_EQ(placed(both)->launcher, "slurm");

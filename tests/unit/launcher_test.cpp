@@ -186,6 +186,29 @@ TEST(GoingOn, LetsAWorkerThatIsNotStoppedTakeItsTime) {
   EXPECT_EQ(end.err, "");
 }
 
+TEST(StoppedEarly, IsTheCodeOfTheRunWhenNobodyFailed) {
+  LaunchOptions options = shell(3, "[ $SKEIN_RANK = 2 ] && exit 0; exit 75");
+  options.stopped_code = 75;
+  options.resume_hint = [] { return "do it again"; };
+  const Launched end = launched(options);
+  EXPECT_EQ(end.code, 75);
+  EXPECT_EQ(end.err, "skein: the run was stopped before its end.\n  resume  do it again\n");
+}
+
+TEST(StoppedEarly, DoesNotHideThatAWorkerFailed) {
+  LaunchOptions options = shell(3, "[ $SKEIN_RANK = 1 ] && kill -KILL $$; exit 75");
+  options.stopped_code = 75;
+  const Launched failed = launched(options);
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_NE(failed.err.find("rank 1 was killed by SIGKILL"), std::string::npos) << failed.err;
+  options.go_on = true;
+  EXPECT_EQ(launched(options).code, 75) << "those that are left were stopped";
+}
+
+TEST(StoppedEarly, IsAFailureOfProgramsThatDoNotSaySo) {
+  EXPECT_EQ(launched(shell(2, "exit 75")).code, 1);
+}
+
 TEST(Logs, OfAnEarlierRunAreKept) {
   const Folder folder;
   LaunchOptions options = shell(3, "echo first; exit 1");

@@ -88,6 +88,13 @@ TEST(Secret, MakesTheSameKeyWithAndWithoutALineBreak) {
   EXPECT_NE(read_secret(plain.path()), read_secret(other.path()));
 }
 
+TEST(Secret, OfSeveralRunsMakesAKeyForEach) {
+  const SecretFile secret("sixteen letters!", 0600);
+  EXPECT_EQ(read_secret(secret.path(), "slurm-1-0-0"), read_secret(secret.path(), "slurm-1-0-0"));
+  EXPECT_NE(read_secret(secret.path(), "slurm-1-0-0"), read_secret(secret.path(), "slurm-1-0-1"));
+  EXPECT_NE(read_secret(secret.path(), "slurm-1-0-0"), read_secret(secret.path()));
+}
+
 TEST(MeetingPlace, HasASecretOfItsOwnAndAPortThatRankZeroCanListenAt) {
   const MeetingPlace one, other;
   EXPECT_NE(read_secret(one.secret_file()), read_secret(other.secret_file()));

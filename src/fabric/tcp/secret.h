@@ -14,9 +14,9 @@ inline constexpr std::size_t kLeastSecret = 16, kMostSecret = 4096;  // bytes of
 
 // Reads the secret in `path`, without one line break at its end. Throws ConfigError when it cannot
 // be read, is too short or too long, or when others than its owner may read it.
-Key read_secret(const std::string& path);
+Key read_secret(const std::string& path, const std::string& run = "");
 
-// The key that a secret makes.
-Key derive_key(const std::string& secret);
+// The key that a secret makes, one for each name of a run.
+Key derive_key(const std::string& secret, const std::string& run = "");
 
 }  // namespace skein::tcp

@@ -23,6 +23,9 @@ struct TcpOptions {
   std::string secret_file;
   std::string tls_cert_file, tls_key_file, tls_ca_file;
 
+  // Tells runs apart that have one secret: their workers turn each other away. Empty: nothing does.
+  std::string run;
+
   bool encrypt = true;  // false: both sides still show that they belong to the run
   Duration join_timeout = std::chrono::seconds(60);
 

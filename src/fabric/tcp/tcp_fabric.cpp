@@ -31,7 +31,7 @@ constexpr Duration kLookAround = 50ms;
 constexpr Duration kFarewell = 2s;
 
 Proof proof_of(const TcpOptions& options) {
-  if (!options.secret_file.empty()) return read_secret(options.secret_file);
+  if (!options.secret_file.empty()) return read_secret(options.secret_file, options.run);
   return CertificateFiles{options.tls_cert_file, options.tls_key_file, options.tls_ca_file};
 }
 
