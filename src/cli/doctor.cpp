@@ -111,8 +111,10 @@ void print(const Diagnosis& diagnosis) {
   fmt::print("filesystem  {} ({})\n", safe_filesystem(host) ? "safe" : "unsafe",
              host.filesystem_path);
   fmt::print("strategies  {}\n", fmt::join(diagnosis.strategies, ", "));
-  fmt::print("fabrics     {} (not in this build: {})\n", fmt::join(diagnosis.fabrics, ", "),
-             fmt::join(diagnosis.absent_fabrics, ", "));
+  fmt::print("fabrics     {}{}\n", fmt::join(diagnosis.fabrics, ", "),
+             diagnosis.absent_fabrics.empty()
+                 ? ""
+                 : fmt::format(" (not here: {})", fmt::join(diagnosis.absent_fabrics, ", ")));
   fmt::print("MPI         {}\n",
              diagnosis.mpi.empty() ? "not in this build: " + why_no_mpi() : diagnosis.mpi);
   fmt::print("cores       {}\n", host.cores);

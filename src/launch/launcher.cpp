@@ -25,6 +25,9 @@
 namespace skein {
 namespace {
 
+// Not by a person who cannot wait.
+bool by_a_system(int signal) { return signal == SIGTERM || signal == SIGUSR1; }
+
 // 128 random bits: what one run calls its memory and sockets must not be met or guessed by another.
 std::string fresh_run_id() {
   std::random_device random;
@@ -139,7 +142,7 @@ class Run {
     } else if (interrupted_by_ == 0 || interrupted_by_ == SIGUSR1) {
       interrupted_by_ = number;
       group_->signal(number);
-    } else if (number != SIGTERM && number != SIGUSR1) {
+    } else if (!by_a_system(number) || !by_a_system(interrupted_by_)) {
       enter(Stage::killing);
     }
   }

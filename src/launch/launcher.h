@@ -79,10 +79,10 @@ struct LaunchOptions {
 // standard error says who failed first, why, and who was waiting for whom; for exit code 2 just the
 // error. With go_on one line says who was lost, and when rank 0 was, the end of what the first that
 // succeeded wrote is printed in its place; a worker that is stopped when others have ended well is
-// killed. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process are passed on. A second SIGINT or
-// SIGHUP kills. SIGUSR1 is the warning that a time limit is near, and SIGTERM may come from several
-// at once, a job's script and its system: they kill nobody. Nothing the workers started is left
-// when this function returns or throws, or this process dies.
+// killed. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process are passed on. The second
+// one kills, but for SIGTERM and SIGUSR1 after one of these: SIGUSR1 is the warning that a time
+// limit is near, and SIGTERM may come from several at once, a job's script and its system. Nothing
+// the workers started is left when this function returns or throws, or this process dies.
 //
 // Throws ConfigError when the program or the logs cannot be opened, and HostError when a host
 // cannot be reached before the run has begun. Blocks signals of the calling thread meanwhile; meant

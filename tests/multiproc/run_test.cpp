@@ -85,7 +85,7 @@ TEST(Run, NamesTheFirstToFailAndWhatItSaid) {
   const auto end =
       run(skein_run(3, "if [ $SKEIN_RANK = 1 ]; then echo no more tea; exit 3; fi; exec sleep 60"));
   EXPECT_EQ(end.code, 1);
-  EXPECT_LT(end.duration, 5s);
+  EXPECT_LT(end.duration, 30s);
   EXPECT_EQ(end.err.rfind("skein: rank 1 exited with code 3; the run has ended.\n", 0), 0u)
       << end.err;
   EXPECT_EQ(count(end.err, "    | no more tea\n"), 1) << end.err;
@@ -111,7 +111,7 @@ TEST(Run, KilledWorkerEndsTheRunEvenIfTheOthersResist) {
                                  "sleep 60; sleep 60"),
                        {{"SKEIN_TEST_MARK", "resist"}});
   EXPECT_EQ(end.code, 1);
-  EXPECT_LT(end.duration, 5s);
+  EXPECT_LT(end.duration, 30s);
   EXPECT_EQ(end.err.rfind("skein: rank 2 was killed by SIGKILL; the run has ended.\n", 0), 0u)
       << end.err;
   EXPECT_TRUE(processes_with("SKEIN_TEST_MARK=resist").empty());
