@@ -25,12 +25,12 @@
 #include "core/loop.h"
 #include "core/span.h"
 #include "fabric/fabric.h"
+#include "fabric/signs.h"
 #include "fabric/tcp/boxes.h"
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/frame_memory.h"
 #include "fabric/tcp/lane.h"
 #include "fabric/tcp/pulse.h"
-#include "fabric/signs.h"
 #include "fabric/tcp/stream.h"
 #include "fabric/tcp/widening.h"
 
