@@ -1,12 +1,15 @@
 # Skein's few commands. Each does everything it needs: packages, configuration, build.
 #
 #   make demo    train on an emulated bad cluster and print a table
+#   make install PREFIX=DIR  the program and the library, without tests and benchmarks; /usr/local unless given
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
 #   make bench   every benchmark, as ratios measured side by side
 #   make fuzz    what reads what arrives from outside, given any bytes, for FUZZ_SECONDS each
 #   make soak    many more random clusters with random faults than the tests have time for
-#   make lint    formatting and static checks
+#   make lint    formatting, static checks and the reference's
+#   make deb     Debian packages of the program and of the library, in build-deb/, installed and tried in a root of their own
+#   make reference  the reference of include/skein as HTML, in build/reference; no comment, no reference
 #   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan);
 #                PART=unit, conformance or sim: that part of them
 #
@@ -26,8 +29,10 @@ BENCH_PACKAGES := libgloo-dev
 SLURM_PACKAGES := slurm-wlm munge iproute2
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
+REFERENCE_PACKAGES := doxygen
+DEB_PACKAGES := dpkg-dev fakeroot lintian
 
-.PHONY: setup setup-tests setup-slurm setup-torch configure build demo test test-torch test-gpu bench fuzz soak lint format sanitize asan tsan clean
+.PHONY: setup setup-tests setup-ccache setup-slurm setup-torch configure build install demo test test-torch test-gpu bench fuzz soak lint format reference deb sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -46,6 +51,10 @@ setup:
 # What only tests need; before a build folder is made, which looks for it.
 setup-tests:
 	$(call install,$(TEST_PACKAGES))
+
+# Spares the second build of what several build folders have in common; CMake looks for it.
+setup-ccache:
+	$(call install,ccache)
 
 # For the tests that start a Slurm cluster of their own; without it they are skipped.
 setup-slurm:
@@ -71,7 +80,7 @@ setup-torch: setup
 	  echo "installing $(PIP_TORCH) in $(BUILD)/venv: takes a minute or two"; mkdir -p $(BUILD); \
 	  python3 -c 'import urllib.request; urllib.request.urlopen("$(CPU_INDEX)/torch/", timeout=10)' 2>/dev/null \
 	    && index="--extra-index-url $(CPU_INDEX)"; \
-	  { rm -rf $(BUILD)/venv && python3 -m venv $(BUILD)/venv && $(BUILD)/venv/bin/pip install --quiet $$index $(PIP_TORCH); } >$(BUILD)/pip.log 2>&1 \
+	  { rm -rf $(BUILD)/venv && python3 -m venv $(BUILD)/venv && $(BUILD)/venv/bin/pip install --quiet $$index $(PIP_TORCH) safetensors; } >$(BUILD)/pip.log 2>&1 \
 	    || { tail -n 5 $(BUILD)/pip.log; echo "could not install $(PIP_TORCH) in $(BUILD)/venv"; exit 1; }; \
 	  ln -sfn $$(cd $(BUILD) && echo venv/lib/python3*/site-packages/torch) $(BUILD)/torch; \
 	}
@@ -95,6 +104,12 @@ configure: setup-torch
 
 build: configure
 	@cmake --build $(BUILD)
+
+PREFIX ?= /usr/local
+install: configure
+	@cmake --build $(BUILD) --target skein
+	@cmake --install $(BUILD) --prefix $(PREFIX) >$(BUILD)/install.log 2>&1 || { tail -n 5 $(BUILD)/install.log; exit 1; }
+	@echo "installed in $(PREFIX)"
 
 demo: configure
 	@echo "building $(BUILD)/skein"
@@ -137,7 +152,7 @@ soak: build
 
 FORMATTED := git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'examples/*.cpp'
 
-lint: setup
+lint: setup reference
 	$(call install,$(LINT_PACKAGES))
 	@$(FORMATTED) | xargs clang-format --dry-run -Werror
 	@cmake --preset lint >/dev/null
@@ -146,6 +161,23 @@ lint: setup
 format:
 	$(call install,clang-format)
 	@$(FORMATTED) | xargs clang-format -i
+
+REFERENCE := build/reference
+reference:
+	$(call install,$(REFERENCE_PACKAGES))
+	@mkdir -p $(REFERENCE)
+	@SKEIN_REFERENCE=$(REFERENCE) SKEIN_VERSION=$$(awk '/define SKEIN_VERSION_(MAJOR|MINOR|PATCH)/ {v = v s $$3; s = "."} END {print v}' include/skein/version.h) \
+	  doxygen docs/reference/Doxyfile
+	@echo "$(REFERENCE)/html/index.html"
+
+# With Debian's LibTorch, whatever TORCH says.
+deb: setup
+	$(call install,libtorch-dev $(DEB_PACKAGES))
+	@cmake --preset deb $(DEB_FLAGS) >/dev/null && cmake --build build-deb
+	@cd build-deb && rm -f *.deb && cpack -G DEB >cpack.log || { cat cpack.log; exit 1; }
+	@lintian --allow-root --fail-on error,warning build-deb/*.deb
+	@tests/package/test.sh build-deb
+	@ls -s -h build-deb/*.deb
 
 sanitize: asan tsan
 

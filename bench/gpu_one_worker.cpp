@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "core/statistics.h"
-#include "data/device_stream.h"
 #include "models/model.h"
 #include "skein/torch.h"
 #include "strategy/registry.h"
+#include "torch/device_stream.h"
 #include "train/gpus.h"
 #include "train/precision.h"
 

@@ -1,5 +1,5 @@
-# `cmake --install`: the libraries, their public headers, the command line and a package that
-# `find_package(skein CONFIG)` finds.
+# `cmake --install`: the libraries, their public headers, what `find_package(skein CONFIG)` and pkg-config need
+# (the component library), and the command line with completion and guides (program).
 option(SKEIN_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
 if(NOT PROJECT_IS_TOP_LEVEL)
   # Whoever links our targets needs those that we have found (torch, fmt), and is outside this folder.
@@ -21,8 +21,9 @@ function(skein_install_library name)
   list(REMOVE_ITEM links "$<LINK_ONLY:nlohmann_json::nlohmann_json>" "$<LINK_ONLY:Eigen3::Eigen>")
   set_target_properties(skein_${name} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
 
-  install(TARGETS skein_${name} EXPORT skein_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT skein_${name} NAMESPACE skein:: FILE skein_${name}.cmake DESTINATION ${package_dir})
+  install(TARGETS skein_${name} EXPORT skein_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(EXPORT skein_${name} NAMESPACE skein:: FILE skein_${name}.cmake DESTINATION ${package_dir}
+          COMPONENT library)
 endfunction()
 
 skein_install_library(core)
@@ -34,9 +35,13 @@ endif()
 if(TARGET skein)
   # This LibTorch's folder first: the system's, where other libraries are, may hold another LibTorch.
   set_target_properties(skein PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib" INSTALL_RPATH_USE_LINK_PATH ON)
-  install(TARGETS skein RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS skein RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  install(FILES packaging/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME skein
+          COMPONENT program)
+  install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program
+          PATTERN reference EXCLUDE)
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/skein DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/skein DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
         FILES_MATCHING PATTERN "*.h" ${torch_headers})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/skeinConfig.cmake.in
@@ -45,4 +50,6 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/skeinConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/skeinConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/skeinConfig.cmake ${PROJECT_BINARY_DIR}/skeinConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT library)
+include(SkeinPkgConfig)
+include(SkeinDeb)

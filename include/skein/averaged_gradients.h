@@ -2,19 +2,25 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 
 namespace skein {
+
+struct GradientPiece;  // skein/gradient_piece.h
 
 // The gradient that the coming update is made of, of the whole model: averaged over all workers
 // (their samples weigh alike), or this worker's own under strategies whose workers update models of
 // their own (`local`, `lasgd`, `gossip`, `acid`). Nothing of it is applied yet.
 class AveragedGradients {
  public:
-  explicit AveragedGradients(double norm) : norm_(norm) {}
-
   // The Euclidean norm of all elements together, as scaled so far; not finite when an element is
-  // not. The same bits on all workers wherever they share the gradient.
-  double norm() const { return norm_ * std::abs(factor_); }
+  // not. The same bits on all workers wherever they share the gradient. After each() it is added up
+  // anew, for which all of them must ask.
+  double norm() const {
+    if (stale_) norm_ = source_->norm();
+    stale_ = false;
+    return norm_ * std::abs(factor_);
+  }
 
   // Multiplies every element.
   void scale(double factor) { factor_ *= factor; }
@@ -25,17 +31,56 @@ class AveragedGradients {
     if (!(factor > 1)) scale(factor);
   }
 
+  // Calls `change` for every piece of the gradient that this worker makes the update of, each
+  // within one parameter, to look at or to change in place, element by element:
+  //   g.each([](const skein::GradientPiece& piece) { piece.values.clamp_(-1, 1); });
+  // Together they are the whole gradient; under `dear` each worker has the pieces of its shards,
+  // else each has all. What becomes of an element must not depend on how the pieces are cut, nor on
+  // who has them.
+  void each(const std::function<void(const GradientPiece&)>& change) {
+    if (!source_) return;
+    source_->visit(factor_, change);
+    factor_ = 1;
+    stale_ = changed_ = true;
+  }
+
   // No update in this step: parameters and the optimizer's state stay as they are, steps() does not
   // count it, and the gradient is dropped. Its samples count.
   void skip() { skipped_ = true; }
 
+  // Whether all of it was computed in the step that has just ended: not so under `abs` with several
+  // workers.
+  bool of_one_step() const { return of_one_step_; }
+
+  // The product of what scale() and clip() were given, since each() if that was called.
   double factor() const { return factor_; }
-  bool skipped() const { return skipped_; }
+
+  bool skipped() const { return skipped_; }  // whether skip() was called
+  bool changed() const { return changed_; }  // whether each() was called
+
+  // Internal: where the elements are.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    // Multiplies all elements by what is still to be multiplied and `factor`, and shows them.
+    virtual void visit(double factor, const std::function<void(const GradientPiece&)>& change) = 0;
+    virtual double norm() = 0;  // of all elements as they are
+  };
+
+  // Internal: made for each step. Without a source each() does nothing.
+  explicit AveragedGradients(double norm, bool of_one_step = true)
+      : norm_(norm), of_one_step_(of_one_step) {}
+
+  // Internal: before it is shown.
+  void set_source(Source* source) { source_ = source; }
 
  private:
-  double norm_;
+  mutable double norm_;
+  mutable bool stale_ = false;
   double factor_ = 1;
-  bool skipped_ = false;
+  bool skipped_ = false, changed_ = false;
+  bool of_one_step_;
+  Source* source_ = nullptr;
 };
 
 }  // namespace skein

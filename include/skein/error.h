@@ -21,6 +21,7 @@ class ConfigError : public Error {
 // A peer was lost or a deadline passed. Names the peer, the operation and, in training, the step.
 class IoError : public Error {
  public:
+  // `peer`: the rank that was waited for.
   explicit IoError(const std::string& message, int peer = -1) : Error(message), peer_(peer) {}
 
   // The rank that was waited for, or -1 when it is not one rank.
@@ -33,7 +34,7 @@ class IoError : public Error {
 // The operation was called off from this side. Not an error: code must let it pass through.
 class Cancelled : public std::exception {
  public:
-  const char* what() const noexcept override { return "cancelled"; }
+  const char* what() const noexcept override { return "cancelled"; }  // always this
 };
 
 }  // namespace skein

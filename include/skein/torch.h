@@ -1,8 +1,8 @@
 // Distributed training of any torch::nn::Module, in the user's own loop.
 //
 //   auto world = skein::World::join();
-//   auto dp    = skein::distribute(world, *model, skein::sgd(0.1).momentum(0.9),
-//   skein::allreduce()); for (auto& batch : loader) {
+//   auto dp    = skein::distribute(world, *model, skein::sgd(0.1).momentum(0.9));
+//   for (auto& batch : loader) {
 //     auto loss = F::cross_entropy(model->forward(batch.data), batch.target);
 //     loss.backward();
 //     dp.step(batch.data.size(0));        // instead of optimizer.step() and zero_grad()
@@ -19,18 +19,26 @@
 #include <vector>
 
 #include "skein/averaged_gradients.h"
+#include "skein/checkpoint.h"
+#include "skein/gradient_piece.h"
 #include "skein/recipe.h"
+#include "skein/record.h"
+#include "skein/stop.h"
+#include "skein/torch_optimizer.h"
+#include "skein/torch_share.h"
+#include "skein/weights.h"
 #include "skein/world.h"
 
 namespace skein {
-
-struct Fact;
 
 // A module that is trained by all workers of a world together. Its parameters and gradients live in
 // Skein's memory while this object lives; the module is used as before. Move-only; not thread-safe.
 class Distributed {
  public:
+  // The other one is left without a module: it may only be destroyed or assigned to.
   Distributed(Distributed&&) noexcept;
+
+  // The same; what this one had ends as in the destructor.
   Distributed& operator=(Distributed&&) noexcept;
 
   // flush(), unless that was the last call or an exception is on its way; then the module keeps its
@@ -41,6 +49,9 @@ class Distributed {
   // sample counts the same), updates the parameters and clears the gradients. A worker that has no
   // samples left while others do calls step(0), or flush(). Throws IoError when a peer is lost.
   void step(std::int64_t samples);
+
+  // The same for the batch that a loop over share() has handed out. ConfigError outside of one.
+  void step();
 
   // Says, before backward(), how many samples the coming step will have on this worker. Needed only
   // when the workers' shares change from one step to the next (without it the last step's number is
@@ -73,6 +84,104 @@ class Distributed {
   // for it.
   bool done(std::int64_t total_samples);
 
+  // A dataset that all workers share, in batches:
+  //   for (auto& batch : run.share(images, labels, {.batch = 32, .epochs = 10})) {
+  //     F::cross_entropy(model->forward(batch.data), batch.target).backward();
+  //     run.step();
+  //   }
+  // All workers call it with the same options and datasets of the same size, compared first. Each
+  // gets its own part. Under strategies in lockstep (`allreduce`, `dear`) every sample comes
+  // exactly once an epoch, in the same global batches of options.batch × workers whatever the
+  // shares; the last of an epoch is short, and a worker for whom nothing is left of it makes its
+  // step without showing. Under `abs`, `local` and `lasgd` each worker takes the next batch as soon
+  // as it can, and every sample comes once an epoch, too. Under `gossip` and `acid` each draws from
+  // an order of its own, until all together have trained on epochs × samples. expect() is called by
+  // the loop. The body calls step() once for each batch; a batch that it leaves out by `continue`
+  // is not trained on.
+  //
+  // At its end (or a `break`, or a stopping() run) the loop calls flush(), so all workers come to
+  // it, after different numbers of batches if need be. An exception leaves it without. Batches are
+  // loaded by a thread ahead of their use, one at a time; what the dataset throws comes out of the
+  // loop. A run that was resumed goes on in the middle of an epoch, after samples() samples: the
+  // first loops pass over what has been trained. Under strategies without lockstep the few batches
+  // that were under way then come again or not at all.
+  //
+  // The first dimension of both tensors counts samples.
+  SharedRange<torch::data::Example<>> share(torch::Tensor data, torch::Tensor target,
+                                            const ShareOptions& options = {});
+
+  // The same for any number of such tensors: batch.value[0], …
+  SharedRange<std::vector<torch::Tensor>> share(std::vector<torch::Tensor> tensors,
+                                                const ShareOptions& options = {});
+
+  // The same for the numbers of samples alone: batch.indices.
+  SharedRange<void> share(std::int64_t dataset_size, const ShareOptions& options = {});
+
+  // The same for what `load` makes of the numbers: batch.value, or batch.data and batch.target.
+  template <detail::MakesBatches Load>
+  auto share(std::int64_t dataset_size, Load load, const ShareOptions& options = {}) {
+    using Value = std::decay_t<std::invoke_result_t<Load&, const std::vector<std::size_t>&>>;
+    return SharedRange<Value>(std::make_unique<ShareLoop>(
+        *this, dataset_size, options, [load = std::move(load)](const auto& indices) mutable {
+          return std::static_pointer_cast<void>(std::make_shared<Value>(load(indices)));
+        }));
+  }
+
+  // The same for a torch::data dataset, mapped or not: anything with size() and get_batch(indices)
+  // or get(index). It must outlive the loop. Examples of tensors are stacked.
+  template <detail::IsDataset Dataset>
+  auto share(Dataset& dataset, const ShareOptions& options = {}) {
+    return share(
+        detail::known_size(dataset.size()),
+        [&dataset](const auto& indices) { return detail::batch_of(dataset, indices); }, options);
+  }
+
+  // The same for one that the loop keeps.
+  template <detail::IsOwnDataset Dataset>
+  auto share(Dataset&& dataset, const ShareOptions& options = {}) {
+    const auto kept = std::make_shared<Dataset>(std::move(dataset));
+    return share(
+        detail::known_size(kept->size()),
+        [kept](const auto& indices) { return detail::batch_of(*kept, indices); }, options);
+  }
+
+  // Does not compile, and says why.
+  template <detail::IsLoader Loader>
+  void share(Loader&&, const ShareOptions& = {}) {
+    static_assert(!sizeof(Loader),
+                  "share() takes the dataset and not a DataLoader: it divides the data among the "
+                  "workers, shuffles it and loads it ahead by itself");
+  }
+
+  // Whether the run should end: somebody has called stop(), or a signal that asks for it has come
+  // to a worker. Installs stop_on_signals(), unless that has been done. The same on all workers in
+  // lockstep, after the same step; true on each as soon as it knows under other strategies. Loops
+  // over share() end by themselves then; other loops are written
+  //   while (!run.done(total) && !run.stopping()) { … }
+  bool stopping();
+
+  // Asks all workers to end. One is enough; it counts from the next step on.
+  void stop();
+
+  // Calls `look` with a record of how the run is going, after every `every`-th update of this
+  // worker's model, on the thread that calls step(); each worker for itself, and without messages.
+  //   run.on_record(10, [&](const skein::Record& record) { metrics.write(record); });
+  // On a GPU a record comes when its loss is there, up to two steps late; flush() brings the last.
+  // What `look` throws comes out of step() or flush(). It may use the world where all workers set
+  // it and are in lockstep; not this object. An empty function ends it. ConfigError for `every`
+  // below 1.
+  void on_record(std::int64_t every, std::function<void(const Record&)> look);
+
+  // What records say of the loss: the mean of the values since the last record. A loss on a GPU is
+  // not waited for. Does nothing without on_record().
+  void report_loss(const torch::Tensor& loss);
+
+  // The same for a plain number.
+  void report_loss(double loss);
+
+  // The same for a figure of your own.
+  void report(const std::string& name, double value);
+
   // Leaves the model that should be evaluated: every update applied on every worker, equal models,
   // the same samples(). All workers call it, after step(), perhaps after different numbers of
   // steps: it says that this worker makes no more until all have come here, and takes part in what
@@ -80,30 +189,100 @@ class Distributed {
   // and the next step, on all workers, counts.
   void flush();
 
-  // flush(), then writes the model's parameters and buffers (floating-point ones averaged over the
-  // workers) to a safetensors file. All workers call it; rank 0 writes.
-  void save(const std::string& path);
+  // Calls `body` while the module is the one to judge: the mean of the workers' models, with
+  // averaged buffers, in eval() mode and without gradients. Then the module is as it was. All
+  // workers call it, after step(), perhaps after different numbers of steps, and may use the world
+  // in `body`:
+  //   run.evaluate([&] { … correct += …; });
+  //   const auto all = world.sum_integers({correct, count});
+  // Training goes on as if nothing had been asked, but for `local` and `lasgd`, whose workers come
+  // together for it as in flush(). What `body` throws comes out when the module is as it was.
+  void evaluate(const std::function<void()>& body, Weights weights = Weights::trained);
 
-  // Reads a file that save() wrote, on every worker. ConfigError if it does not fit the module.
+  // Keeps an exponential moving average of the parameters from now on, for Weights::ema: after the
+  // first step it is the model, and every later one makes it decay * average + (1 - decay) * model.
+  // Checkpoints hold it; call it before resume(). It costs as much memory as the model, and a pass
+  // over it in each step. ConfigError unless 0 <= decay < 1.
+  void keep_ema(double decay);
+
+  // flush(), then writes the model's parameters and buffers (floating-point ones averaged over the
+  // workers) to a file, which appears when it is whole. PATH.pt and PATH.pth are for Python: a dict
+  // of tensors for load_state_dict(torch.load(path)). Any other name is a safetensors file, which
+  // load() reads. All workers call it; rank 0 writes.
+  void save(const std::string& path, Weights weights = Weights::trained);
+
+  // Reads a safetensors file that save() wrote, on every worker. ConfigError if it does not fit the
+  // module.
   void load(const std::string& path);
+
+  // flush(), then saves all that the run needs to go on exactly here, as DIR/SAMPLES, whole or not
+  // at all: model, buffers, optimizer, samples and steps, the strategy's state, torch's random
+  // generators, and `values` (rank 0's) for the program's own use:
+  //   run.save_checkpoint("checkpoints", {{"epoch", std::to_string(epoch + 1)}});
+  // A thread writes it while training goes on. The next call waits for the last one and throws
+  // Error, on all workers, if that could not be written; what was saved before it is still there.
+  // So does the destructor, but for the error, which it prints. All workers call it, between steps,
+  // with a folder that all of them see. ConfigError for a folder that holds checkpoints which this
+  // run did not begin with, or in which another run saves now.
+  void save_checkpoint(const std::string& dir, const Values& values = {},
+                       const CheckpointOptions& options = {});
+
+  // Waits until the last checkpoint is on the disk; throws Error, on all workers, if it is not.
+  void wait_for_checkpoint();
+
+  // Goes on from the newest whole checkpoint in `dir` (or from `dir`, if that is one), and returns
+  // a false Resumed where there is none. All workers call it, after distribute() and before the
+  // first step, and get the same; they may be another number than those who saved, with another
+  // strategy. A checkpoint that is damaged is passed over, with a line on stderr. ConfigError, on
+  // all workers and with the run as it was, where there are checkpoints and none is whole, where
+  // the model or the optimizer is another (it names the tensor), and after a step.
+  Resumed resume(const std::string& dir);
 
   std::int64_t samples() const;  // trained on so far, by all workers
   std::int64_t steps() const;    // updates made so far
-  double learning_rate() const;  // of the next update
+
+  // Of the next update, of parameters that no group changes.
+  double learning_rate() const;
+
+  // From the next step on the optimizer's learning rate is this one: that of the groups changes by
+  // the same factor, and a schedule goes on from where it is, with this in place of the rate that
+  // it was given. ConfigError where it cannot be. All workers set the same after the same step:
+  // those that share updates compare rates, and a step that finds them different is a ConfigError.
+  // Where workers have a pace of their own each sets its own.
+  void set_learning_rate(double rate);
+
+  // From the next step on those parameters stay as they are, with what the optimizer remembers of
+  // them, and need no gradients (requires_grad). All workers do the same after the same step, which
+  // is compared as rates are. ConfigError between backward() and step(), and when no parameter is
+  // meant.
+  //   run.freeze(skein::named("backbone.*"));
+  void freeze(const WhichParameters& which);
+
+  // The other way round. Parameters that were frozen before distribute() are not trained at all and
+  // stay so.
+  void unfreeze(const WhichParameters& which);
+
+  // For torch's learning-rate schedulers:
+  //   torch::optim::StepLR scheduler(run.optimizer(), 30, 0.1);
+  // Its param_groups are the parameters that no group of the recipe changes (they come first, and
+  // may be none), then those of the groups, cut where settings differ. The rates that are written
+  // there hold from the next step on, with the recipe's schedule on top. It has no step() and no
+  // state. It lives as long as this object. All workers write the same, as in set_learning_rate().
+  torch::optim::Optimizer& optimizer();
 
   class Impl;
+
+  // Internal: the inside, for Skein's other layers.
   Impl& impl() { return *impl_; }
 
  private:
   friend Distributed distribute(World&, torch::nn::Module&, const OptimizerSpec&,
                                 const StrategySpec&);
-  friend Distributed distribute(
-      World&, torch::nn::Module&,
-      const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>&,
-      double, const StrategySpec&);
+  friend Distributed distribute(World&, torch::nn::Module&, const MakeTorchOptimizer&, double,
+                                const StrategySpec&);
   explicit Distributed(std::unique_ptr<Impl> impl);
-  using MakeImpl = std::function<std::unique_ptr<Impl>(std::vector<Fact>& facts, int channels)>;
-  static Distributed make(World& world, const MakeImpl& make_impl);
+  static Distributed make(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
+                          const StrategySpec& strategy);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -116,11 +295,8 @@ class Distributed {
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy = allreduce());
 
-// The same with an elementwise torch optimizer (SGD, Adam, AdamW, RMSprop, Adagrad): `make` is
-// called with the flat parameters; `learning_rate` takes the place of its own.
-Distributed distribute(
-    World& world, torch::nn::Module& module,
-    const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
-    double learning_rate, const StrategySpec& strategy = allreduce());
+// The same with torch_optimizer(make, learning_rate).
+Distributed distribute(World& world, torch::nn::Module& module, const MakeTorchOptimizer& make,
+                       double learning_rate, const StrategySpec& strategy = allreduce());
 
 }  // namespace skein

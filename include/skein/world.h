@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "skein/error.h"
+#include "skein/group.h"
+#include "skein/workers.h"
 
 namespace skein {
 
+// How a worker joins the others. All workers of a run have the same.
 struct JoinOptions {
   // How workers reach each other. "local": processes of one host. "tcp": any hosts; where the build
   // has it. "mpi": what mpirun or srun has started; where the build has MPI.
@@ -34,7 +37,9 @@ struct JoinOptions {
   // For tcp, in place of a secret: files in PEM with this worker's certificate, its key, and the
   // authority whose certificates it trusts. Whoever has a certificate of that authority is a
   // worker. All three or none; those that are empty: SKEIN_TLS_CERT, SKEIN_TLS_KEY, SKEIN_TLS_CA.
-  std::string tls_cert_file = {}, tls_key_file = {}, tls_ca_file = {};
+  std::string tls_cert_file = {};
+  std::string tls_key_file = {};  // as tls_cert_file
+  std::string tls_ca_file = {};   // as tls_cert_file
 
   // For tcp. False: workers still show each other the secret or certificates, but what they send
   // then can be read and changed on its way. For networks that nobody else is on.
@@ -45,8 +50,10 @@ struct JoinOptions {
   bool two_levels = true;
 
   // Makes one host behave like hosts on a slow network: every worker has a full-duplex link of this
-  // many bytes per second (0: unlimited) and every message takes this much longer.
+  // many bytes per second (0: unlimited).
   double emulate_bytes_per_second = 0;
+
+  // The same for latency: every message takes this much longer.
   std::chrono::nanoseconds emulate_latency{0};
 
   // Threads on which this process updates, sums and copies large vectors, for its life. 0: the
@@ -54,47 +61,48 @@ struct JoinOptions {
   int threads = 0;
 };
 
-// Move-only. A Distributed keeps its world going, whatever becomes of this object. Not thread-safe.
-class World {
+// All workers of a run, and this one's place among them; skein/workers.h says what they do
+// together. Move-only. A Distributed or a Group keeps its world going, whatever becomes of this
+// object. Not thread-safe.
+class World : public Workers {
  public:
   // Joins the run that the launcher's environment describes (skein run, torchrun, mpirun, srun) and
   // blocks until all its workers are there. Without a launcher: a world of one. Throws ConfigError
   // for an environment that is set only in part, IoError when a worker does not come.
   static World join(const JoinOptions& options = {});
 
+  // The other one is left without a world: it may only be destroyed or assigned to.
   World(World&&) noexcept;
+
+  // The same; what this one had ends as in the destructor.
   World& operator=(World&&) noexcept;
+
   ~World();  // peers that still wait for this worker get IoError, once no Distributed is left
 
-  int rank() const;
-  int size() const;
-  std::string fabric() const;
+  std::string fabric() const;  // how workers reach each other, such as "local"
 
-  // Blocks until every worker has called it.
-  void barrier();
+  // The workers of these ranks, which may be in any order. All workers of the world call it, with
+  // the same ranks: ConfigError for ranks that there are not or that come twice. At most about 2000
+  // groups in a run.
+  Group group(const std::vector<int>& ranks);
 
-  // Every worker's `values`, added up; the same bits on every worker. All pass the same number. For
-  // figures such as losses and counts: the values travel whole and are added as doubles, in the
-  // order of ranks, so that whole numbers are exact as long as the sum is below 2^53.
-  std::vector<double> sum(const std::vector<double>& values);
-
-  // The same for whole numbers of 64 bits: exact.
-  std::vector<std::int64_t> sum_integers(const std::vector<std::int64_t>& values);
-
-  // Every worker's `values`, by rank, bit for bit. All pass the same number. Where losses are
-  // tolerated (gossip strategies), a worker that is gone has none.
-  std::vector<std::vector<double>> gather(const std::vector<double>& values);
+  // All who pass the same colour. All workers of the world call it.
+  Group split(int colour);
 
   // Tells the other workers why this one is about to end; they get IoError with this text.
   void fail(const std::string& reason);
 
-  // For the layers above: the inside, and another World with the same one.
   class Impl;
+
+  // Internal: the inside, for Skein's other layers.
   Impl& impl() { return *impl_; }
+
+  // Internal: another World with the same inside.
   World share() const { return World(impl_); }
 
  private:
   explicit World(std::shared_ptr<Impl> impl);
+  Group make_group(std::vector<int> ranks);
   std::shared_ptr<Impl> impl_;
 };
 

@@ -33,6 +33,7 @@ Json look_at(const fs::path& checkpoint) {
            {"saved", nullptr},
            {"run_id", nullptr},
            {"workers", nullptr},
+           {"values", Json::object()},
            {"bytes", bytes_in(checkpoint)},
            {"checksums", found.checksums},
            {"whole", found.whole()},
@@ -42,6 +43,7 @@ Json look_at(const fs::path& checkpoint) {
     row["samples"] = state.samples;
     row["steps"] = state.steps;
     row["workers"] = state.workers;
+    row["values"] = state.values;
     if (!state.saved.empty()) row["saved"] = state.saved;
     if (!state.run_id.empty()) row["run_id"] = state.run_id;
   } catch (const ConfigError&) {
@@ -55,6 +57,15 @@ std::string verdict(const Json& row) {
   return row["checksums"] == true ? "whole" : "no checksums: an older version of Skein made it";
 }
 
+// A program's own, as far as they fit in a line.
+std::string values_of(const Json& row) {
+  constexpr std::size_t kLongest = 60;
+  std::string text;
+  for (const auto& [name, value] : row["values"].items())
+    text += fmt::format("{}{} = {}", text.empty() ? "; " : ", ", name, value.get<std::string>());
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "…";
+}
+
 std::string text_of(const Json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -65,28 +76,34 @@ std::string table(const Json& rows) {
   for (const Json& row : rows)
     text += fmt::format("{:>12}{:>10}  {:<25}{:>10}  {}\n", text_of(row["samples"]),
                         text_of(row["steps"]), text_of(row["saved"]),
-                        print_bytes(row["bytes"].get<double>()), verdict(row));
+                        print_bytes(row["bytes"].get<double>()), verdict(row) + values_of(row));
   return text;
 }
 
 class Checkpoints {
  public:
   explicit Checkpoints(CLI::App& command) : options_(command) {
-    command.add_option("DIR", folder_, "the --out of a run, or one checkpoint");
+    command.add_option(
+        "DIR", folder_,
+        "the --out of a run, the folder in which a program saves, or one checkpoint");
     options_.declare_common();
   }
 
   int operator()() {
     options_.read_config_file();
     if (folder_.empty())
-      throw ConfigError("which folder? Usage: skein checkpoints DIR, the --out of a run");
+      throw ConfigError(
+          "which folder? Usage: skein checkpoints DIR, the --out of a run or the folder in which a "
+          "program saves");
     const JsonOutput json(options_.json(), "checkpoints");
     const bool one = fs::exists(fs::path(folder_) / "state.json");
-    const auto all = one ? std::vector<fs::path>{folder_} : checkpoints_in(folder_);
+    const auto all = one ? std::vector<fs::path>{folder_} : numbered_in(checkpoint_folder(folder_));
     if (all.empty())
-      throw ConfigError(fmt::format(
-          "{}: no checkpoints there; expected the --out of a run, with {}/checkpoints/SAMPLES",
-          folder_, folder_));
+      throw ConfigError(
+          fmt::format("{0}: no checkpoints there; expected the --out of a run, with "
+                      "{0}/checkpoints/SAMPLES, or "
+                      "the folder in which a program saves, with {0}/SAMPLES",
+                      folder_));
     Json rows = Json::array();
     bool whole = true;
     for (const fs::path& each : all) {

@@ -16,6 +16,7 @@
 #include "skein/error.h"
 #include "strategy/registry.h"
 #include "train/gpus.h"
+#include "train/optimizer.h"
 
 namespace skein {
 
@@ -88,6 +89,9 @@ void TrainOptionReader::declare_length() {
 void TrainOptionReader::declare_optimizer() {
   shared_.declare_optimizer();
   options_.flag("--no-decay-1d", no_decay_1d_, "no decay on biases and other 1-D tensors");
+  options_.text("--groups", job_.groups, "GROUPS",
+                "parameters by name with settings of their own: "
+                "'head.*:factor=10,weight-decay=0; words.*:frozen=true'");
 }
 
 void TrainOptionReader::declare_files() {
@@ -124,6 +128,7 @@ void TrainOptionReader::declare_reports() {
 TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) {
   options_.read_config_file();
   job_.decay_1d = !no_decay_1d_;
+  parse_parameter_groups(job_.groups);
   read_hosts(placement);
   job_.fabric = network_.fabric;
   job_.rendezvous = network_.rendezvous;

@@ -68,13 +68,18 @@ FileSum write_whole(const std::filesystem::path& path, std::string_view text) {
   return file.sum();
 }
 
+// Where the file system can exchange two names there is no moment without the folder.
 void publish_folder(const std::filesystem::path& finished, const std::filesystem::path& path) {
   auto replaced = finished;
-  replaced += "-replaced";
-  std::filesystem::remove_all(replaced);
   const bool replaces = std::filesystem::exists(path);
-  if (replaces && ::rename(path.c_str(), replaced.c_str()) != 0) cannot("rename", path);
-  if (::rename(finished.c_str(), path.c_str()) != 0) cannot("rename", finished);
+  const bool exchanged = replaces && ::renameat2(AT_FDCWD, finished.c_str(), AT_FDCWD, path.c_str(),
+                                                 RENAME_EXCHANGE) == 0;
+  if (!exchanged) {
+    replaced += "-replaced";
+    std::filesystem::remove_all(replaced);
+    if (replaces && ::rename(path.c_str(), replaced.c_str()) != 0) cannot("rename", path);
+    if (::rename(finished.c_str(), path.c_str()) != 0) cannot("rename", finished);
+  }
   sync_folder_of(path);
   if (path.has_parent_path()) sync_folder_of(path.parent_path());  // it may be new itself
   if (replaces) std::filesystem::remove_all(replaced);

@@ -1,5 +1,6 @@
 #include "core/rng.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
@@ -31,6 +32,16 @@ Rng Rng::split(std::uint64_t stream) const {
   const std::uint64_t mixed = splitmix(x);
   x = mixed + stream;
   return Rng(splitmix(x));
+}
+
+std::array<std::uint64_t, 5> Rng::words() const {
+  return {seed_, state_[0], state_[1], state_[2], state_[3]};
+}
+
+Rng Rng::standing_at(const std::array<std::uint64_t, 5>& words) {
+  Rng rng(words[0]);
+  std::copy(words.begin() + 1, words.end(), rng.state_);
+  return rng;
 }
 
 Rng::result_type Rng::operator()() {

@@ -1,6 +1,7 @@
 // The only source of randomness: seeded, splittable, the same on every machine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -18,6 +19,10 @@ class Rng {
   // An independent generator for a named purpose: the same (seed, stream) gives the same numbers
   // whatever was drawn from this one.
   Rng split(std::uint64_t stream) const;
+
+  // Where it stands; and a generator that stands there.
+  std::array<std::uint64_t, 5> words() const;
+  static Rng standing_at(const std::array<std::uint64_t, 5>& words);
 
   result_type operator()();
   static constexpr result_type min() { return 0; }

@@ -1,19 +1,14 @@
 // Loads the next batch while the current one is computed, and brings it to where it is computed.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
-#include <stop_token>
-#include <thread>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/upload.h"
+#include "runtime/load_ahead.h"
 
 namespace skein {
 
@@ -32,24 +27,8 @@ class Prefetcher {
   Batch take(std::span<const std::uint32_t> indices);
 
  private:
-  struct Job {
-    std::vector<std::uint32_t> indices;
-    Upload::Pending batch;
-    std::exception_ptr error;
-    bool started = false;
-    bool done = false;
-  };
-
-  void run(std::stop_token stop);
-
-  Upload::Pending load(std::span<const std::uint32_t> indices) const;
-
-  std::shared_ptr<const Dataset> dataset_;
   Upload upload_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::shared_ptr<Job> job_;  // the latest request, until taken
-  std::jthread thread_;       // last: it uses all of the above
+  LoadAhead ahead_;
 };
 
 }  // namespace skein

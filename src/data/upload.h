@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "data/dataset.h"
-#include "data/device_stream.h"
+#include "torch/device_stream.h"
 
 namespace skein {
 

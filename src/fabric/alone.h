@@ -11,9 +11,6 @@ class AloneFabric final : public Fabric {
   std::string name() const override { return "alone"; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-
- protected:
-  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
 };
 
 }  // namespace skein

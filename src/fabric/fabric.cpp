@@ -38,11 +38,13 @@ std::string describe(const Operation& operation) {
   return operation.name;
 }
 
-std::string too_late(const Operation& operation, int peer) {
-  return operation.limit.by_silence()
-             ? fmt::format("{}: rank {} has been silent for too long", describe(operation), peer)
-             : fmt::format("{}: rank {} did not answer by the deadline", describe(operation), peer);
-}
+TooLate::TooLate(const Operation& operation, int peer)
+    : IoError(
+          operation.limit.by_silence()
+              ? fmt::format("{}: rank {} has been silent for too long", describe(operation), peer)
+              : fmt::format("{}: rank {} did not answer by the deadline", describe(operation),
+                            peer),
+          peer) {}
 
 struct Fabric::Turns {
   explicit Turns(Loop& loop) : changed(loop) {}

@@ -35,6 +35,7 @@
 #include "core/loop.h"
 #include "core/queue.h"
 #include "core/span.h"
+#include "skein/error.h"
 
 namespace skein {
 
@@ -128,8 +129,11 @@ struct Operation {
 };
 std::string describe(const Operation& operation);
 
-// What to say of a wait that has come to its limit.
-std::string too_late(const Operation& operation, int peer);
+// A wait that has come to its limit.
+class TooLate final : public IoError {
+ public:
+  TooLate(const Operation& operation, int peer);
+};
 
 // Is told when an operation starts to wait for a peer (-1: for several) and when the wait is over.
 class WaitObserver {
@@ -297,7 +301,7 @@ class Fabric {
           outgoing(sends),
           changed(carrier.loop()) {}
     virtual ~Line() = default;
-    Fabric& carrier;  // who opened it: a fabric may be made of others
+    Fabric& carrier;  // who opened it
     const int peer;
     const Channel channel;
     const bool outgoing;
@@ -309,9 +313,18 @@ class Fabric {
     Signal changed;
   };
 
-  virtual std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) = 0;
+  // Whose line a message on this channel takes, and what the two are called there. A fabric that is
+  // made of others has no lines of its own: two for the same messages would each count them.
+  struct Route {
+    Fabric& carrier;
+    int peer;
+    Channel channel;
+  };
+  virtual Route route(int peer, Channel channel) { return {*this, peer, channel}; }
 
   // What follows is only asked of a line's carrier: a fabric that is made of others has none of it.
+
+  virtual std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing);
 
   // Whether its lines take this memory as it is: else what is on a device is staged on the host. A
   // message is then ordered by the loop's queue at both ends.
@@ -360,7 +373,7 @@ class Fabric {
   Line& line(int peer, Channel channel, bool outgoing);
   Task<> in_turn(Operation operation, Task<> body);
   Task<> in_turn(const Operation& operation, Line& line, std::uint64_t number);
-  [[noreturn]] void not_its_line(const Line& line) const;
+  [[noreturn]] void not_its_line(int peer) const;
   Task<> deliver(Operation operation, int peer, std::unique_ptr<Memory> message);
   class Staging;
   Task<> send_staged(const Operation& operation, Line& line, Span data);

@@ -36,9 +36,9 @@ class GroupFabric final : public Fabric {
   std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override {
     return whole_.allocate_on_device(count, type);
   }
-  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override {
+  Route route(int peer, Channel channel) override {
     SKEIN_CHECK(channel < channels_, "channel {} of {} of a group", channel, channels_);
-    return whole_.open_line(member(peer), first_ + channel, outgoing);
+    return whole_.route(member(peer), first_ + channel);
   }
 
  private:
@@ -52,6 +52,12 @@ class GroupFabric final : public Fabric {
 
 std::unique_ptr<Fabric> group_of(Fabric& whole, std::vector<int> members) {
   return std::make_unique<GroupFabric>(whole, std::move(members), 0, kMostChannels);
+}
+
+std::unique_ptr<Fabric> group_apart(Fabric& whole, std::vector<int> members) {
+  const Channel first = whole.allot_channels();
+  if (std::ranges::find(members, whole.rank()) == members.end()) return nullptr;
+  return std::make_unique<GroupFabric>(whole, std::move(members), first, kChannelBlock);
 }
 
 Task<std::unique_ptr<Fabric>> split(Fabric& whole, int colour, Limit limit) {

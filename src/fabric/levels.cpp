@@ -96,10 +96,10 @@ Task<> LevelsFabric::meet_on_device(Limit limit) {
 
 std::string LevelsFabric::why_staged() const { return inside_ ? inside_->why_staged() : ""; }
 
-std::unique_ptr<Fabric::Line> LevelsFabric::open_line(int peer, Channel channel, bool outgoing) {
+Fabric::Route LevelsFabric::route(int peer, Channel channel) {
   const auto mate = std::ranges::find(mates_, peer);
-  if (!inside_ || mate == mates_.end()) return whole_->open_line(peer, channel, outgoing);
-  return inside_->open_line(static_cast<int>(mate - mates_.begin()), channel, outgoing);
+  if (!inside_ || mate == mates_.end()) return whole_->route(peer, channel);
+  return inside_->route(static_cast<int>(mate - mates_.begin()), channel);
 }
 
 Span LevelsFabric::lane(Span buffer) const {

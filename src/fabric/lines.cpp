@@ -9,28 +9,39 @@
 
 namespace skein {
 
+namespace {
+
+std::uint64_t key_of(int peer, Channel channel) {
+  return static_cast<std::uint64_t>(peer) * kMostChannels + static_cast<std::uint64_t>(channel);
+}
+
+}  // namespace
+
 Fabric::Line& Fabric::line(int peer, Channel channel, bool outgoing) {
   SKEIN_CHECK(peer >= 0 && peer < size() && peer != rank(), "a message {} rank {} of {}",
               outgoing ? "to" : "from", peer, size());
   SKEIN_CHECK(channel >= 0 && channel < kMostChannels, "channel {} of {}", channel, kMostChannels);
-  auto& found =
-      (outgoing ? outgoing_ : incoming_)[static_cast<std::uint64_t>(peer) * kMostChannels +
-                                         static_cast<std::uint64_t>(channel)];
-  if (!found) found = open_line(peer, channel, outgoing);
+  const Route its = route(peer, channel);
+  auto& lines = outgoing ? its.carrier.outgoing_ : its.carrier.incoming_;
+  auto& found = lines[key_of(its.peer, its.channel)];
+  if (!found) found = its.carrier.open_line(its.peer, its.channel, outgoing);
   return *found;
 }
 
-void Fabric::not_its_line(const Line& line) const {
-  SKEIN_CHECK(false, "fabric {} carries no line to rank {}", name(), line.peer);
+void Fabric::not_its_line(int peer) const {
+  SKEIN_CHECK(false, "fabric {} carries no line to rank {}", name(), peer);
   std::abort();
 }
 
-bool Fabric::try_post(const Operation&, Line& line, Span) { not_its_line(line); }
-Task<> Fabric::wait_for_room(const Operation&, Line& line) { not_its_line(line); }
-bool Fabric::all_taken(Line& line) { not_its_line(line); }
-Task<> Fabric::wait_until_taken(const Operation&, Line& line, std::uint64_t) { not_its_line(line); }
-Task<> Fabric::take(const Operation&, Line& line, Span, Combine) { not_its_line(line); }
-void Fabric::close_line(Line& line) { not_its_line(line); }
+std::unique_ptr<Fabric::Line> Fabric::open_line(int peer, Channel, bool) { not_its_line(peer); }
+bool Fabric::try_post(const Operation&, Line& line, Span) { not_its_line(line.peer); }
+Task<> Fabric::wait_for_room(const Operation&, Line& line) { not_its_line(line.peer); }
+bool Fabric::all_taken(Line& line) { not_its_line(line.peer); }
+Task<> Fabric::wait_until_taken(const Operation&, Line& line, std::uint64_t) {
+  not_its_line(line.peer);
+}
+Task<> Fabric::take(const Operation&, Line& line, Span, Combine) { not_its_line(line.peer); }
+void Fabric::close_line(Line& line) { not_its_line(line.peer); }
 
 void Fabric::check_open(const Operation& operation, const Line& line) {
   if (line.broken.empty()) return;
@@ -68,9 +79,13 @@ void Fabric::give_up(Line& line, const Operation& operation) {
 
 // What a collective has on its way goes with it.
 void Fabric::give_up_sends(const Operation& operation) {
-  for (const auto& [key, line] : outgoing_)
-    if (line->channel == operation.channel && !line->carrier.all_taken(*line))
-      give_up(*line, operation);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const Route its = route(peer, operation.channel);
+    const auto found = its.carrier.outgoing_.find(key_of(its.peer, its.channel));
+    if (found != its.carrier.outgoing_.end() && !its.carrier.all_taken(*found->second))
+      give_up(*found->second, operation);
+  }
 }
 
 Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t number) {
@@ -81,8 +96,7 @@ Task<> Fabric::in_turn(const Operation& operation, Line& line, std::uint64_t num
         operation.limit.by_silence() ? kNever : operation.limit.end(begin, {});
     const bool changed = co_await line.changed.wait(deadline);
     check_open(operation, line);
-    if (!changed && line.serving != number)
-      throw IoError(too_late(operation, line.peer), line.peer);
+    if (!changed && line.serving != number) throw TooLate(operation, line.peer);
   }
 }
 

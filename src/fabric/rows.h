@@ -32,6 +32,8 @@ class Rows {
     return std::span(at + 1, stride_ - 1);
   }
 
+  std::size_t row_bytes() const { return stride_ - 1; }
+
   void clear() { std::ranges::fill(bytes_, std::byte{}); }
 
   Span record() { return message_of(bytes_); }

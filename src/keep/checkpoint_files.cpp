@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kChecksums = "checksums.json";
+constexpr const char* kUnfinished = "unfinished-";
 
 std::map<std::string, FileSum> read_checksums(const fs::path& path) {
   std::map<std::string, FileSum> files;
@@ -57,14 +58,24 @@ std::int64_t samples_of(const fs::path& checkpoint) {
   return code == std::errc() && end == name.data() + name.size() ? samples : -1;
 }
 
-std::vector<fs::path> checkpoints_in(const fs::path& out) {
+std::vector<fs::path> numbered_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(out / "checkpoints", none))
+  for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.is_directory() && samples_of(entry.path()) >= 0) found.push_back(entry.path());
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return samples_of(a) < samples_of(b); });
   return found;
+}
+
+std::vector<fs::path> checkpoints_in(const fs::path& out) {
+  return numbered_in(out / "checkpoints");
+}
+
+fs::path checkpoint_folder(const fs::path& folder) {
+  std::error_code none;
+  const fs::path inner = folder / "checkpoints";
+  return fs::is_directory(inner, none) ? inner : folder;
 }
 
 fs::path run_folder_of(const fs::path& resume) {
@@ -99,9 +110,9 @@ Inspection inspect(const fs::path& checkpoint, int part, int parts) {
   return found;
 }
 
-std::vector<std::string> set_aside_later(const fs::path& out, std::int64_t samples) {
+std::vector<std::string> set_aside_later(const fs::path& folder, std::int64_t samples) {
   std::vector<std::string> names;
-  for (const fs::path& each : checkpoints_in(out)) {
+  for (const fs::path& each : numbered_in(folder)) {
     if (samples_of(each) <= samples) continue;
     names.push_back(each.filename().string());
     const fs::path aside = each.parent_path() / ("set-aside-" + names.back());
@@ -111,10 +122,22 @@ std::vector<std::string> set_aside_later(const fs::path& out, std::int64_t sampl
   return names;
 }
 
-void remove_older(const fs::path& out, int keep) {
-  const auto all = checkpoints_in(out);
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i)
-    fs::remove_all(all[i]);
+void remove_older(const fs::path& folder, int keep) {
+  const auto all = numbered_in(folder);
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
+    const fs::path going = folder / (kUnfinished + all[i].filename().string());
+    fs::remove_all(going);
+    fs::rename(all[i], going);
+    fs::remove_all(going);
+  }
+}
+
+void remove_unfinished(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().filename().string().starts_with(kUnfinished)) found.push_back(entry.path());
+  for (const fs::path& each : found) fs::remove_all(each);
 }
 
 }  // namespace skein

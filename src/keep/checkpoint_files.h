@@ -1,9 +1,10 @@
 // The checkpoints of a run as files: which there are, and whether they are whole.
 //
-//   OUT/checkpoints/SAMPLES/         a checkpoint; it appears by rename
-//     checksums.json                 length and CRC-32C of every other file in it
-//   OUT/checkpoints/unfinished-…     what a run that died while it saved has left
-//   OUT/checkpoints/set-aside-…      newer than the one that a run was resumed from
+//   FOLDER/SAMPLES/         a checkpoint; it appears by rename
+//     checksums.json        length and CRC-32C of every other file in it
+//   FOLDER/unfinished-…     what a run that died while it saved has left
+//   FOLDER/set-aside-…      newer than the one that a run was resumed from
+// FOLDER is OUT/checkpoints of `skein train --out OUT`, and the folder that a program names.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,14 @@
 
 namespace skein {
 
-// Of the run whose --out was `out`, the oldest first; empty when there are none.
+// Those in `folder`, the oldest first; empty when there are none.
+std::vector<std::filesystem::path> numbered_in(const std::filesystem::path& folder);
+
+// Of the run whose --out was `out`: those in OUT/checkpoints.
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& out);
+
+// Where the checkpoints of `folder` are, which is the --out of a run or what a program named.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& folder);
 
 // How many samples a checkpoint was made at, by its name; -1 for what is not a checkpoint's name.
 std::int64_t samples_of(const std::filesystem::path& checkpoint);
@@ -42,9 +49,12 @@ Inspection inspect(const std::filesystem::path& checkpoint, int part = 0, int pa
 
 // A run goes on from the checkpoint at `samples`: those made later are of a future that will not
 // come, or are damaged, and get names that nobody reads. Returns their old names.
-std::vector<std::string> set_aside_later(const std::filesystem::path& out, std::int64_t samples);
+std::vector<std::string> set_aside_later(const std::filesystem::path& folder, std::int64_t samples);
 
-// Removes all but the newest `keep`.
-void remove_older(const std::filesystem::path& out, int keep);
+// Removes all but the newest `keep`. One that goes loses its name first.
+void remove_older(const std::filesystem::path& folder, int keep);
+
+// Removes what a run that died while it saved, or while it removed one, has left.
+void remove_unfinished(const std::filesystem::path& folder);
 
 }  // namespace skein

@@ -13,8 +13,7 @@
 namespace skein {
 namespace {
 
-// What every reader of JSON holds exactly.
-constexpr std::int64_t kMostCount = std::int64_t{1} << 53;
+constexpr std::int64_t kMostCount = std::numeric_limits<std::int64_t>::max();
 
 using Json = nlohmann::json;
 
@@ -52,6 +51,11 @@ class Entries {
     std::vector<std::int64_t> out;
     for (const Json& each : list(key)) out.push_back(whole(key, each, 0, kMostCount));
     return out;
+  }
+
+  bool flag(const char* key) const {
+    if (!at(key).is_boolean()) refuse(key, at(key), "true or false");
+    return at(key).get<bool>();
   }
 
   std::string text(const char* key) const {
@@ -107,19 +111,35 @@ class Entries {
 }  // namespace
 
 std::string print_state(const CheckpointState& state) {
-  const Json json{{"run_id", state.run_id},
-                  {"saved", state.saved},
-                  {"samples", state.samples},
-                  {"steps", state.steps},
-                  {"reference", state.reference},
-                  {"epoch", state.epoch},
-                  {"offset", state.offset},
-                  {"next_block", state.next_block},
-                  {"returned_blocks", state.returned_blocks},
-                  {"workers", state.workers},
-                  {"order", state.order},
-                  {"identity", state.identity}};
+  Json json{{"run_id", state.run_id}, {"saved", state.saved},         {"samples", state.samples},
+            {"steps", state.steps},   {"reference", state.reference}, {"workers", state.workers},
+            {"order", state.order},   {"ordered", state.ordered},     {"identity", state.identity},
+            {"values", state.values}, {"optimizer", state.optimizer}};
+  if (state.data)
+    json.update({{"epoch", state.data->epoch},
+                 {"offset", state.data->offset},
+                 {"next_block", state.data->next_block},
+                 {"returned_blocks", state.data->returned_blocks}});
   return json.dump(2) + "\n";
+}
+
+void check_values(const std::map<std::string, std::string>& values) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : values) {
+    bytes += name.size() + value.size();
+    try {
+      static_cast<void>(Json{{name, value}}.dump());
+    } catch (const Json::exception&) {
+      throw ConfigError(
+          fmt::format("save_checkpoint(): the name or value of {} is no text; expected UTF-8",
+                      Json(name).dump(-1, ' ', true, Json::error_handler_t::replace)));
+    }
+  }
+  if (bytes > kMost)
+    throw ConfigError(fmt::format(
+        "save_checkpoint(): values of {} bytes; expected {} at most: what is large is a file",
+        bytes, kMost));
 }
 
 CheckpointState read_state(const std::filesystem::path& checkpoint) {
@@ -130,13 +150,17 @@ CheckpointState read_state(const std::filesystem::path& checkpoint) {
   state.samples = entries.count("samples");
   state.steps = entries.count("steps");
   state.reference = entries.count("reference");
-  state.epoch = entries.count("epoch");
-  state.offset = entries.count("offset");
-  if (entries.has("next_block")) state.next_block = entries.count("next_block");
-  if (entries.has("returned_blocks")) state.returned_blocks = entries.counts("returned_blocks");
   state.workers = static_cast<int>(entries.count("workers", 1, 1 << 20));
   if (entries.has("order")) state.order = entries.texts("order");
+  if (entries.has("optimizer")) state.optimizer = entries.named_texts("optimizer");
+  if (entries.has("ordered")) state.ordered = entries.flag("ordered");
   state.identity = entries.named_texts("identity");
+  if (entries.has("values")) state.values = entries.named_texts("values");
+  if (!entries.has("epoch") && !entries.has("offset")) return state;
+  state.data = CheckpointState::Data{entries.count("epoch"), entries.count("offset"), 0, {}};
+  if (entries.has("next_block")) state.data->next_block = entries.count("next_block");
+  if (entries.has("returned_blocks"))
+    state.data->returned_blocks = entries.counts("returned_blocks");
   return state;
 }
 

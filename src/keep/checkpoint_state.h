@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,27 @@ struct CheckpointState {
   std::string run_id;  // empty: an older version of Skein made it
   std::string saved;   // when, "2026-11-15 16:20:11 UTC"; empty likewise
   std::int64_t samples = 0, steps = 0, reference = 0;
-  std::int64_t epoch = 0, offset = 0;  // in the data
-  std::int64_t next_block = 0;         // where workers draw from a queue
-  std::vector<std::int64_t> returned_blocks;
   int workers = 0;
   std::vector<std::string> order;  // of the parameters; empty: as they are registered
+  bool ordered = false;            // it is that of the first forward, and stays
   // What must not change between a run and its continuation ("model": "cnn", …).
   std::map<std::string, std::string> identity;
+  std::map<std::string, std::string> values;     // the program's own
+  std::map<std::string, std::string> optimizer;  // what the program changed of its recipe since
+
+  // Of `skein train` alone.
+  struct Data {
+    std::int64_t epoch = 0, offset = 0;
+    std::int64_t next_block = 0;  // where workers draw from a queue
+    std::vector<std::int64_t> returned_blocks;
+  };
+  std::optional<Data> data;
 };
 
 std::string print_state(const CheckpointState& state);
+
+// ConfigError for a program's own values that are too long, or not UTF-8.
+void check_values(const std::map<std::string, std::string>& values);
 
 // Of the checkpoint in that folder. ConfigError, with the file and the entry, for one that is
 // missing, not JSON, or has an entry that no run could have written.

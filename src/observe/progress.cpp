@@ -1,4 +1,4 @@
-#include "observe/progress.h"
+#include "skein/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+
+#include "core/clock.h"
 
 namespace skein {
 namespace {
@@ -33,10 +35,22 @@ std::size_t columns(std::FILE* out) {
   return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
 }
 
+Duration now_on(const Clock& clock) { return clock.now().time_since_epoch(); }
+
 }  // namespace
 
+ProgressBar::ProgressBar(std::int64_t total_samples, bool shown, std::FILE* out)
+    : clock_(std::make_shared<SteadyClock>()),
+      out_(out),
+      quiet_(!shown),
+      terminal_(::isatty(::fileno(out)) == 1),
+      log_every_(0) {
+  last_figures_.total = total_samples;
+  last_figures_.loss = Record::kUnknown;
+}
+
 ProgressBar::ProgressBar(const Clock& clock, std::FILE* out, bool quiet, std::int64_t log_every)
-    : clock_(clock),
+    : clock_(std::shared_ptr<void>(), &clock),
       out_(out),
       quiet_(quiet),
       terminal_(::isatty(::fileno(out)) == 1),
@@ -44,9 +58,10 @@ ProgressBar::ProgressBar(const Clock& clock, std::FILE* out, bool quiet, std::in
 
 std::string ProgressBar::line(const ProgressFigures& figures, double rate) const {
   std::string text =
-      fmt::format("{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s  loss {:.4f}  lr {:.3g}",
-                  100 * part_done(figures), figures.samples, figures.total, figures.steps, rate,
-                  figures.loss, figures.learning_rate);
+      fmt::format("{:>5.1f} %  {}/{} samples  step {}  {:.0f} samples/s", 100 * part_done(figures),
+                  figures.samples, figures.total, figures.steps, rate);
+  if (!std::isnan(figures.loss)) text += fmt::format("  loss {:.4f}", figures.loss);
+  text += fmt::format("  lr {:.3g}", figures.learning_rate);
   if (figures.accuracy >= 0) text += fmt::format("  accuracy {:.2f} %", 100 * figures.accuracy);
   return text;
 }
@@ -57,17 +72,27 @@ std::string ProgressBar::bar(const ProgressFigures& figures, double rate) const 
   const auto filled = static_cast<std::size_t>(part * kWidth);
   std::string text = "[";
   for (std::size_t i = 0; i < kWidth; ++i) text += i < filled ? "=" : i == filled ? ">" : " ";
-  text +=
-      fmt::format("] {:>3.0f} %  {:.0f} samples/s  loss {:.3f}", 100 * part, rate, figures.loss);
+  text += fmt::format("] {:>3.0f} %  {:.0f} samples/s", 100 * part, rate);
+  if (!std::isnan(figures.loss)) text += fmt::format("  loss {:.3f}", figures.loss);
   if (figures.accuracy >= 0) text += fmt::format("  acc {:.2f} %", 100 * figures.accuracy);
   if (rate > 0 && part < 1)
     text += "  " + remaining(static_cast<double>(figures.total - figures.samples) / rate) + " left";
   return text.substr(0, columns(out_) - 1);
 }
 
+void ProgressBar::update(const Record& record) {
+  constexpr double kNew = 0.1;
+  double loss = last_figures_.loss;
+  if (std::isnan(loss)) loss = record.loss;
+  if (!std::isnan(record.loss)) loss += kNew * (record.loss - loss);
+  last_figures_ = {record.samples, last_figures_.total,  record.step,
+                   loss,           record.learning_rate, last_figures_.accuracy};
+  update(last_figures_);
+}
+
 void ProgressBar::update(const ProgressFigures& figures) {
   if (quiet_) return;
-  const Time now = clock_.now();
+  const Duration now = now_on(*clock_);
   if (first_samples_ < 0) {
     first_samples_ = figures.samples;
     started_ = now;
@@ -81,7 +106,7 @@ void ProgressBar::update(const ProgressFigures& figures) {
 }
 
 void ProgressBar::show(const ProgressFigures& figures) {
-  last_ = clock_.now();
+  last_ = now_on(*clock_);
   const double elapsed = seconds(last_ - started_);
   const double rate =
       elapsed > 0 ? static_cast<double>(figures.samples - first_samples_) / elapsed : 0;

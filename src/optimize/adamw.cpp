@@ -7,11 +7,9 @@
 
 namespace skein {
 
-Adamw::Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups,
-             Allocate allocate)
-    : options_(options),
-      groups_(size, options.weight_decay, std::move(groups)),
-      state_(size, {"exp_avg", "exp_avg_sq"}, std::move(allocate)) {
+Adamw::Adamw(std::size_t size, const AdamwOptions& options, Allocate allocate)
+    : options_(options), state_(size, {"exp_avg", "exp_avg_sq"}, std::move(allocate)) {
+  require_not_negative("weight decay", options.weight_decay);
   require_fraction("AdamW's beta1", options.beta1);
   require_fraction("AdamW's beta2", options.beta2);
   require_positive("AdamW's epsilon in float32", static_cast<float>(options.epsilon));
@@ -30,9 +28,10 @@ void Adamw::update(Range range, Span parameters, Span gradients, const UpdateCon
                        .one_minus_beta2 = static_cast<float>(1 - options_.beta2),
                        .correction2_root = static_cast<float>(std::sqrt(correction2)),
                        .epsilon = static_cast<float>(options_.epsilon)};
-  groups_.split(range, [&](const GroupRule& rule) {
+  for_trained(context.groups.get(), range, gradients, [&](const GroupRule& rule) {
     const double rate = context.learning_rate * rule.lr_scale;
-    factors.decay = static_cast<float>(1 - rate * rule.weight_decay);
+    factors.decay =
+        static_cast<float>(1 - rate * rule.weight_decay.value_or(options_.weight_decay));
     factors.step_size = static_cast<float>(rate / correction1);
     state_.split(rule.range, [&](Range piece, Range at) {
       adamw_update(parameters.at(piece), gradients.at(piece), state_.vector(0).at(at),

@@ -1,7 +1,6 @@
 // Adam with decoupled weight decay, equal to torch::optim::AdamW.
 #pragma once
 
-#include "optimize/groups.h"
 #include "optimize/optimizer.h"
 #include "optimize/owned_state.h"
 
@@ -18,18 +17,16 @@ struct AdamwOptions {
 // UpdateContext::step.
 class Adamw final : public Optimizer {
  public:
-  // For a plane of `size` elements; `groups` hold where the plane differs from `options`.
+  // For a plane of `size` elements.
   // Throws ConfigError for options outside their limits. epsilon must be above 0 in float32 too:
   // the arena's gaps, with gradients always zero, would otherwise become 0 / 0.
-  Adamw(std::size_t size, const AdamwOptions& options, std::vector<GroupRule> groups = {},
-        Allocate allocate = allocate_on_heap);
+  Adamw(std::size_t size, const AdamwOptions& options, Allocate allocate = allocate_on_heap);
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
   OwnedState& owned_state() override { return state_; }
 
  private:
   AdamwOptions options_;
-  Groups groups_;
   OwnedState state_;
 };
 

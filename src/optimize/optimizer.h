@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/span.h"
+#include "optimize/groups.h"
 #include "optimize/owned_state.h"
 
 namespace skein {
@@ -18,6 +20,7 @@ struct UpdateContext {
   float gradient_scale = 1;  // gradients are multiplied by this first (averaging, clipping)
   std::int64_t step = 1;     // 1 for the first update (AdamW's bias correction)
   bool skip = false;         // whoever calls the optimizer only clears the gradients instead
+  std::shared_ptr<const Groups> groups = nullptr;  // null: the whole plane alike
 };
 
 // Elementwise: the update of an element depends on its own gradient, parameter and state alone. So
@@ -29,7 +32,7 @@ class Optimizer {
 
   // Updates `range` of the whole plane `parameters` from the same range of `gradients`, and leaves
   // those gradients zero for the next step. Both planes have the arena's size.
-  // All of `range` must be owned.
+  // All of `range` must be owned. Where a group is frozen only the gradients change.
   virtual void update(Range range, Span parameters, Span gradients,
                       const UpdateContext& context) = 0;
 

@@ -35,6 +35,11 @@ class LearningRate {
   // update has rate 0. Past the end a cosine stays at its floor. Requires samples ≥ 0.
   double at(std::int64_t samples) const;
 
+  double base() const { return base_; }
+
+  // The same schedule from another base. Throws as the constructor does.
+  LearningRate with_base(double base) const { return {base, schedule_, total_samples_}; }
+
  private:
   double base_;
   Schedule schedule_;

@@ -113,6 +113,11 @@ BlockQueue::State BlockQueue::state() const {
   return {next_, {returned_.begin(), returned_.end()}, {held_.begin(), held_.end()}};
 }
 
+void BlockQueue::leave() {
+  Request none;
+  if (fabric_.rank() != 0) fabric_.send_and_forget(channel_, 0, message_in(none));
+}
+
 Task<> BlockQueue::close() {
   co_await settle();
   if (fabric_.size() == 1) co_return;

@@ -41,6 +41,10 @@ class BlockQueue {
   // All workers call it: nobody asks any more. Without it, who leaves is lost to rank 0.
   Task<> close();
 
+  // The same for this worker alone, and waits for nobody; rank 0 must go on to be there for the
+  // others. What this worker holds is lost. It must not go before settle().
+  void leave();
+
  private:
   struct Grant {
     std::int64_t first = 0, count = 0;

@@ -30,6 +30,10 @@ std::int64_t SharedBlocks::take() {
 
 void SharedBlocks::close() { world_.impl().courier().wait(queue_->close()); }
 
+void SharedBlocks::leave() {
+  world_.impl().courier().with_loop([this] { queue_->leave(); });
+}
+
 BlockQueue::State SharedBlocks::settled() {
   world_.impl().courier().wait(queue_->settle());
   world_.barrier();

@@ -19,6 +19,7 @@ class SharedBlocks {
   // See BlockQueue.
   std::int64_t take();
   void close();
+  void leave();
 
   // All workers call it: where the queue stands when all have come.
   BlockQueue::State settled();

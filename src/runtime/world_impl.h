@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,9 @@
 #include "core/loop.h"
 #include "core/queue.h"
 #include "fabric/fabric.h"
-#include "fabric/survivors.h"
 #include "launch/board.h"
 #include "launch/environment.h"
+#include "runtime/calls.h"
 #include "runtime/courier.h"
 #include "skein/world.h"
 
@@ -31,7 +30,10 @@ class World::Impl final : public WaitObserver {
   Courier& courier() { return *courier_; }
   Board& board() { return board_; }
   const JoinOptions& options() const { return options_; }
-  void set_patience(Duration patience) { options_.patience = patience; }
+  void set_patience(Duration patience) {
+    options_.patience = patience;
+    calls_->set_patience(patience);
+  }
   Limit limit() const { return Limit::silence(options_.patience); }
   Deadline deadline() const { return clock_.now() + options_.patience; }
 
@@ -54,24 +56,20 @@ class World::Impl final : public WaitObserver {
 
   // From now on sums and barriers are of the workers that live, and do not fail when one is lost.
   // All workers call it at the same place.
-  void tolerate_losses();
+  void tolerate_losses() { calls_->tolerate_losses(); }
 
   // Adds up `values`, or takes their mean, over the workers (the living ones, where losses are
   // tolerated), in place.
   void sum(Span values);
   void mean(Span values);
 
-  // Waits for all of them.
-  void meet();
-
-  // Every worker's `bytes`, by rank; none of a worker that took no part. All pass the same number.
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes);
-
   // Every worker's `text`, of whatever length.
-  std::vector<std::string> gather_text(const std::string& text);
+  std::vector<std::string> gather_text(const std::string& text) {
+    return calls_->gather_text("gather of texts", text);
+  }
 
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
-  const std::vector<bool>& present() const { return present_; }
+  const std::vector<bool>& present() const { return calls_->present(); }
 
   // The lowest of them: the one that speaks and writes files for all. Throws like check_company().
   int leader() const;
@@ -79,20 +77,15 @@ class World::Impl final : public WaitObserver {
   // The leader runs `write`; when this returns it has, or has been lost and the next has.
   void write_once(const std::function<void()>& write);
 
-  // Throws IoError when losses are tolerated and the others have gone on without this worker, which
-  // was away too long: it must not write what they have written, or will.
-  void check_company() const;
-
-  // Channels of the first block: the world's own operations, a queue of data blocks, and sums over
-  // those who live. Each worker that is made has a block of its own.
-  enum : Channel { kOwnChannel, kQueueChannel, kUpChannel, kDownChannel };
+  // See Calls.
+  void check_company() const { calls_->check_company(); }
+  Calls& calls() { return *calls_; }
+  enum : Channel { kOwnChannel = Calls::kOwnChannel, kQueueChannel = Calls::kQueueChannel };
 
   void waiting(const char* operation, int peer) override { board_.set_waiting(peer, operation); }
   void resumed() override { board_.clear_waiting(); }
 
  private:
-  void combine(Span record, const Merge& merge);
-
   JoinOptions options_;
   int exceptions_ = std::uncaught_exceptions();  // that were on their way before
   bool failed_ = false;                          // and the others have been told why
@@ -102,8 +95,7 @@ class World::Impl final : public WaitObserver {
   Loop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Courier> courier_;
-  std::unique_ptr<Survivors> survivors_;  // where losses are tolerated
-  std::vector<bool> present_;
+  std::unique_ptr<Calls> calls_;
 };
 
 }  // namespace skein

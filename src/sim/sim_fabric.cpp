@@ -65,7 +65,7 @@ class SimFabric::Waiting {
       sign = stream.moves() ? now : fabric_.cluster_.last_sign(fabric_.rank_, peer_, seen);
     }
     earliest_ = operation_.limit.end(begin_, sign);
-    if (now >= earliest_) throw IoError(too_late(operation_, peer_), peer_);
+    if (now >= earliest_) throw TooLate(operation_, peer_);
     return earliest_;
   }
 

@@ -252,8 +252,7 @@ Draw draw(std::uint64_t seed) {
   scenario.most_events = 100'000'000;
   scenario.patience = between(rng, 30s, 120s);
   scenario.optimizer = [](std::size_t size, Allocate allocate) {
-    return std::make_unique<Sgd>(size, SgdOptions{0.9, 0, false}, std::vector<GroupRule>{},
-                                 std::move(allocate));
+    return std::make_unique<Sgd>(size, SgdOptions{0.9, 0, false}, std::move(allocate));
   };
   made.quadratic = rng.below(2) == 0;
   if (made.quadratic) scenario.observe_samples = scenario.batch * scenario.workers;

@@ -104,8 +104,9 @@ Task<RoundNotes> Abs::take_round() {
   const RoundNotes sum = co_await round_.take();
   if (sum.disagree)
     throw ConfigError(
-        "before_update() did not decide the same on all workers, so their models are no longer "
-        "equal. Decide by what it is shown, or by what all workers know");
+        "before_update(), set_learning_rate(), a scheduler or freeze() did not decide the same on "
+        "all workers, so their models are no longer equal. Decide by what before_update() is "
+        "shown, or by steps() and samples()");
   // Some post the next round before they apply this one, some after: what all of them can tell is
   // what came of the one before.
   decision_ = worker_.decision;
@@ -130,15 +131,14 @@ Task<> Abs::apply(const RoundNotes& sum, std::int64_t age) {
 }
 
 Task<> Abs::update(std::int64_t samples, float gradient_scale) {
-  const Span gradients = worker_.arena().gradients();
   Progress& progress = worker_.progress;
-  UpdateContext context{.learning_rate = scaled_rate(samples),
-                        .gradient_scale = gradient_scale,
-                        .step = progress.steps + 1};
-  if (worker_.wants_norm()) {
-    const double norm = co_await worker_.value_of(squared_norm(gradients));
-    co_await worker_.prepare(context, norm);
-  }
+  UpdateContext context = worker_.next_update();
+  context.learning_rate = scaled_rate(samples);
+  context.gradient_scale = gradient_scale;
+  const Worker::SquaredNorm norm = [this] {
+    return worker_.value_of(squared_norm(worker_.arena().gradients()));
+  };
+  if (worker_.wants_norm()) co_await worker_.prepare(context, norm, worker_.size() == 1);
   if (!context.skip) ++progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
   progress.samples += samples;

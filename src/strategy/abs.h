@@ -72,8 +72,8 @@ class Abs final : public Strategy {
   Span gathered_;  // of the batch
   Span sum_;       // the plane on its way
   Round round_;
-  int decision_ = 0;      // see Worker: of the update before that of the last round taken
-  bool in_step_ = false;  // gradients of a micro-batch come that is not counted yet
+  std::int64_t decision_ = 0;  // see Worker: of the update before that of the last round taken
+  bool in_step_ = false;       // gradients of a micro-batch come that is not counted yet
   Batch batch_, sent_;
   std::int64_t rounds_ = 0;
 

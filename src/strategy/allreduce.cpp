@@ -20,7 +20,7 @@ Task<> AllReduce::sum(int bucket) {
 Task<> AllReduce::apply(UpdateContext context) {
   if (worker_.wants_norm()) {
     co_await all_summed();
-    const double norm = co_await squared_norm_of_sum();
+    const Worker::SquaredNorm norm = [this] { return squared_norm_of_sum(); };
     co_await worker_.prepare(context, norm);
   }
   for (int bucket = 0; bucket < plan().count(); ++bucket) {

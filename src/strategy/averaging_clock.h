@@ -27,6 +27,10 @@ class AveragingClock {
   // How many averagings should have been begun by now, in all.
   std::int64_t due(Time now);
 
+  // Where its random numbers stand.
+  const Rng& rng() const { return rng_; }
+  void go_on_with(const Rng& rng) { rng_ = rng; }
+
   // When the next will be due; kNever when only the end of the step can tell.
   Time next() const;
 

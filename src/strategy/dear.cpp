@@ -244,9 +244,14 @@ Task<> Dear::gather(int bucket) {
   }
 }
 
-// One exact number from each worker, added up in the order of ranks as AllReduce does.
 Task<> Dear::prepare(UpdateContext& context) {
   co_await all_summed();
+  const Worker::SquaredNorm norm = [this] { return squared_norm_of_sum(); };
+  co_await worker_.prepare(context, norm);
+}
+
+// One exact number from each worker, added up in the order of ranks as AllReduce does.
+Task<double> Dear::squared_norm_of_sum() {
   const double own =
       co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan(), worker_.rank());
   Rows norms(worker_.size(), sizeof(own));
@@ -259,7 +264,7 @@ Task<> Dear::prepare(UpdateContext& context) {
     std::memcpy(&each, norms.row(rank).value().data(), sizeof(each));
     total += each;
   }
-  co_await worker_.prepare(context, total);
+  co_return total;
 }
 
 void Dear::ended_for(int bucket) {

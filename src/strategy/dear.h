@@ -64,6 +64,7 @@ class Dear final : public Synchronous {
   Task<> all_arrived();
   Task<> exact_parameters();
   Task<> prepare(UpdateContext& context);
+  Task<double> squared_norm_of_sum();
   void ended_for(int bucket);
   void failed();
 

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "core/statistics.h"
@@ -115,12 +117,11 @@ void Gossip::refresh() {
 
 Task<> Gossip::update() {
   Arena& arena = worker_.arena();
-  UpdateContext context{.learning_rate = worker_.learning_rate(),
-                        .step = worker_.progress.steps + 1};
-  if (worker_.wants_norm()) {
-    const double norm = co_await worker_.value_of(squared_norm(arena.gradients()));
-    co_await worker_.prepare(context, norm);
-  }
+  UpdateContext context = worker_.next_update();
+  const Worker::SquaredNorm norm = [this] {
+    return worker_.value_of(squared_norm(worker_.arena().gradients()));
+  };
+  if (worker_.wants_norm()) co_await worker_.prepare(context, norm);
   if (!context.skip) ++worker_.progress.steps;
   if (!peers_ || context.skip) {
     co_await worker_.update({0, arena.size()}, context);
@@ -331,6 +332,27 @@ Task<> Gossip::whole_state(OptimizerState& state) {
     else
       co_await peers_->survivors.mean(plane->span(), worker_.deadline());
   }
+}
+
+std::vector<std::int64_t> Gossip::own_words() const {
+  std::vector<std::int64_t> words;
+  if (!peers_) return words;
+  words.reserve(10);
+  for (const Rng* each : {&peers_->clock.rng(), &peers_->pairing.rng()})
+    for (const std::uint64_t word : each->words())
+      words.push_back(std::bit_cast<std::int64_t>(word));
+  return words;
+}
+
+void Gossip::restore_own(const std::vector<std::int64_t>& words) {
+  std::array<std::uint64_t, 5> clock{}, pairing{};
+  if (!peers_ || words.size() != clock.size() + pairing.size()) return;
+  for (std::size_t i = 0; i < clock.size(); ++i) {
+    clock[i] = std::bit_cast<std::uint64_t>(words[i]);
+    pairing[i] = std::bit_cast<std::uint64_t>(words[clock.size() + i]);
+  }
+  peers_->clock.go_on_with(Rng::standing_at(clock));
+  peers_->pairing.go_on_with(Rng::standing_at(pairing));
 }
 
 bool Gossip::read_model(Span into) const {

@@ -47,6 +47,8 @@ class Gossip final : public Strategy,
   // the model is elsewhere then.)
   Task<> flush() override;
   Task<> whole_state(OptimizerState& state) override;
+  std::vector<std::int64_t> own_words() const override;
+  void restore_own(const std::vector<std::int64_t>& words) override;
   Task<> background() override;
   bool read_model(Span into) const override;
   nlohmann::json figures() const override;

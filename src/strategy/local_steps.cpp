@@ -56,13 +56,12 @@ Task<> LocalSteps::begin_step(std::int64_t) {
 }
 
 Task<> LocalSteps::update(float gradient_scale) {
-  UpdateContext context{.learning_rate = worker_.learning_rate(),
-                        .gradient_scale = gradient_scale,
-                        .step = worker_.progress.steps + 1};
-  if (worker_.wants_norm()) {
-    const double norm = co_await worker_.value_of(squared_norm(worker_.arena().gradients()));
-    co_await worker_.prepare(context, norm);
-  }
+  UpdateContext context = worker_.next_update();
+  context.gradient_scale = gradient_scale;
+  const Worker::SquaredNorm norm = [this] {
+    return worker_.value_of(squared_norm(worker_.arena().gradients()));
+  };
+  if (worker_.wants_norm()) co_await worker_.prepare(context, norm);
   if (!context.skip) ++worker_.progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
 }

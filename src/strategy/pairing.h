@@ -72,6 +72,10 @@ class Pairing {
   void add(int rank);
   const Counts& counts() const { return counts_; }
 
+  // Where its random numbers stand.
+  const Rng& rng() const { return rng_; }
+  void go_on_with(const Rng& rng) { rng_ = rng; }
+
  private:
   enum class Kind : std::uint8_t { propose, accept, refuse, news };
   struct Neighbour;

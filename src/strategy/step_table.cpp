@@ -140,8 +140,9 @@ Task<> StepTable::finish() {
 void StepTable::check_decisions(const Record& all) const {
   if (all.another >= 0)
     throw ConfigError(fmt::format(
-        "step {}: before_update() did not decide the same on ranks 0 and {}, so their models are "
-        "no longer equal. Decide by what it is shown, or by what all workers know",
+        "step {}: before_update(), set_learning_rate(), a scheduler or freeze() did not decide the "
+        "same on ranks 0 and {}, so their models are no longer equal. Decide by what "
+        "before_update() is shown, or by what all workers know",
         worker_.progress.steps, all.another));
 }
 

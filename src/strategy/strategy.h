@@ -118,6 +118,12 @@ class Strategy {
   // own part and a message. Called like whole_state().
   virtual Task<> stream_state(int to, const TakeState& take);
 
+  // What this worker's part needs, beyond model, optimizer and progress, to go on after a restart
+  // as if there had been none: where its random generators stand. Asked for after flush(), and
+  // given, with whatever a file held, to the same strategy of another run before its first step.
+  virtual std::vector<std::int64_t> own_words() const { return {}; }
+  virtual void restore_own(const std::vector<std::int64_t>& /*words*/) {}
+
   // What a strategy does besides, from the start of a run to its end.
   virtual Task<> background();
 

@@ -86,17 +86,13 @@ void Synchronous::sum_all_buckets() {
   sum_ready_buckets();
 }
 
-// Of the step that is under way; the table of the step moves progress on.
-UpdateContext Synchronous::next_update() const {
-  return {.learning_rate = worker_.learning_rate(), .step = worker_.progress.steps + 1};
-}
-
 Task<> Synchronous::end_step(std::int64_t samples) {
   if (!table_.started()) table_.start(samples);
   table_.record(samples);
   sum_all_buckets();
   in_step_ = false;
-  UpdateContext context = next_update();
+  // Before the table moves progress on, and after it took the last step's decision.
+  UpdateContext context = worker_.next_update();
   co_await table_.finish();
   context.gradient_scale = table_.gradient_scale();
   co_await apply(context);
@@ -107,8 +103,8 @@ Task<> Synchronous::end_step(std::int64_t samples) {
 // be waited for: the table belongs to the step.
 Task<> Synchronous::flush() {
   while (worker_.size() > 1 && !in_step_) {
-    UpdateContext context = next_update();
     table_.start(0, true);
+    UpdateContext context = worker_.next_update();
     co_await table_.finish();
     if (table_.all_wait()) co_return;
     co_await begin_step(kUnknown);

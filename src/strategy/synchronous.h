@@ -71,7 +71,6 @@ class Synchronous : public Strategy {
   std::int64_t told() const { return table_.told(); }
 
  private:
-  UpdateContext next_update() const;
   void sum_all_buckets();
   void sum_ready_buckets();
   Task<> weigh_and_sum(int bucket);

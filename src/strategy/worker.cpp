@@ -13,10 +13,13 @@ namespace {
 // Weight of the newest step in the smoothed compute time: follows a change within a few steps.
 constexpr double kNewest = 0.3;
 
-// From 1 to 4095. A skipped step is one, whatever its factor.
-int digest(float factor, bool skipped) {
-  const std::uint32_t word = skipped ? 1 : std::bit_cast<std::uint32_t>(factor) + 2;
-  return static_cast<int>((word * 2654435761U >> 8) % 4095) + 1;
+// Numbers count as the floats that an update makes of them.
+std::int64_t mixed(std::int64_t digest, std::uint64_t value) {
+  const std::uint64_t word = (std::rotl(static_cast<std::uint64_t>(digest), 23) ^ value);
+  return static_cast<std::int64_t>(word * 0x9E3779B97F4A7C15ULL);
+}
+std::int64_t mixed(std::int64_t digest, double value) {
+  return mixed(digest, std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(value))});
 }
 
 }  // namespace
@@ -29,16 +32,29 @@ void Meters::computed(Duration time, std::int64_t samples) {
   smooth = smooth > 0 ? smooth + kNewest * (newest - smooth) : newest;
 }
 
-Task<> Worker::prepare(UpdateContext& context, double squared_norm) {
+UpdateContext Worker::next_update() {
+  UpdateContext next{
+      .learning_rate = learning_rate(), .step = progress.steps + 1, .groups = groups_};
+  decision = mixed(mixed(0, next.learning_rate), groups_ ? groups_->digest() : 0);
+  return next;
+}
+
+Task<> Worker::prepare(UpdateContext& context, const SquaredNorm& squared_norm, bool of_one_step) {
+  double norm = co_await squared_norm();
   if (before_update) {
     const auto scale = static_cast<double>(context.gradient_scale);
-    AveragedGradients gradients(std::sqrt(squared_norm * scale * scale));
+    AveragedGradients gradients(std::sqrt(norm * scale * scale), of_one_step);
+    shown = {&context, &squared_norm};
     co_await before_update(gradients);
+    shown = {};
     context.gradient_scale *= static_cast<float>(gradients.factor());
     context.skip = gradients.skipped();
-    decision = digest(static_cast<float>(gradients.factor()), gradients.skipped());
+    // A skipped step is one, whatever its factor.
+    decision = mixed(mixed(decision, gradients.skipped() ? 0 : gradients.factor()),
+                     std::uint64_t{gradients.skipped()});
+    if (gradients.changed() && clip_ > 0 && !context.skip) norm = co_await squared_norm();
   }
-  if (clip_ > 0) context.gradient_scale = clipped(context.gradient_scale, squared_norm, clip_);
+  if (clip_ > 0) context.gradient_scale = clipped(context.gradient_scale, norm, clip_);
 }
 
 Task<> Worker::update(Range range, const UpdateContext& context) {

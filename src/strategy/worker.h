@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "core/arena.h"
@@ -94,14 +95,26 @@ class Worker {
   // Whether an update needs the norm of the whole gradient: then prepare() comes before it.
   bool wants_norm() const { return clip_ > 0 || before_update; }
 
-  // Shows `before_update` the gradient that an update is about to be made of, `squared_norm` being
-  // that of the plane before `context.gradient_scale`; then clips it. `context` says what came of
-  // it. All workers that share the update share these values.
-  Task<> prepare(UpdateContext& context, double squared_norm);
+  // The squared norm of the gradient plane as it is, `context.gradient_scale` not in it; the same
+  // on all workers that share the update, who ask for it together.
+  using SquaredNorm = std::function<Task<double>()>;
+
+  // Shows `before_update` the gradient that an update is about to be made of, then clips it.
+  // `context` says what came of it. `of_one_step`: all of the gradient was computed in the step
+  // that has just ended. Both arguments must outlive the task.
+  Task<> prepare(UpdateContext& context, const SquaredNorm& squared_norm, bool of_one_step = true);
+
+  // How the next update is to be made, as far as gradients have no part in it. Notes it in
+  // `decision`.
+  UpdateContext next_update();
 
   // The learning rate of an update made now: it follows global samples.
   double learning_rate() const { return learning_rate_.at(progress.samples); }
+  const LearningRate& schedule() const { return learning_rate_; }
   void set_learning_rate(LearningRate rate) { learning_rate_ = rate; }
+
+  // The rules of updates from the next one on; null for none. For the arena as it is.
+  void set_groups(std::shared_ptr<const Groups> groups) { groups_ = std::move(groups); }
 
   // The model lies elsewhere from now on. Only between steps; then Strategy::arena_changed().
   void move_to(Arena& arena, Optimizer& optimizer) {
@@ -125,9 +138,17 @@ class Worker {
   // ends when the user's own thread has done it.
   std::function<Task<>(AveragedGradients&)> before_update;
 
-  // What came of `before_update` last, as a digest of 12 bits; 0 before. Workers that share updates
-  // compare it, since one that decided otherwise would have another model.
-  int decision = 0;
+  // What it is shown, as the driver may need it: set while `before_update` runs.
+  struct Shown {
+    UpdateContext* context = nullptr;
+    const SquaredNorm* squared_norm = nullptr;
+  };
+  Shown shown;
+
+  // A digest of how the last update was to be made: rates, groups, what came of `before_update`; 0
+  // before. Workers that share updates compare it, since one that decided otherwise would have
+  // another model.
+  std::int64_t decision = 0;
 
   Progress progress;
   Meters meters;
@@ -143,6 +164,7 @@ class Worker {
   Arena* arena_;
   Optimizer* optimizer_;
   LearningRate learning_rate_;
+  std::shared_ptr<const Groups> groups_;
   Trace& trace_;
   Duration patience_;
   double clip_;

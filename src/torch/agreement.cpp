@@ -11,6 +11,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "core/print_ranks.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
@@ -25,20 +26,6 @@ std::string type_and_shape(const torch::Tensor& tensor) {
   std::ostringstream out;
   out << c10::toString(tensor.scalar_type()) << " " << tensor.sizes();
   return out.str();
-}
-
-// "rank 3", "ranks 0, 2-5".
-std::string print_ranks(const Ranks& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last < i + 2) last = i;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
-    if (last > i) text += fmt::format("-{}", ranks[last]);
-    i = last + 1;
-  }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
 }
 
 std::string shortened(const std::string& value) {
@@ -70,7 +57,7 @@ bool all_have(World& world, const std::string& own) {
     digest = (digest ^ static_cast<unsigned char>(byte)) * 1099511628211ULL;
   const std::array<std::uint64_t, 2> mine{digest, own.size()};
   const auto bytes = std::as_bytes(std::span(mine));
-  for (const auto& row : world.impl().gather(bytes))
+  for (const auto& row : world.calls().gather("distribute()", bytes))
     if (!row.empty() && !std::ranges::equal(row, bytes)) return false;
   return true;
 }
@@ -156,7 +143,7 @@ void agree(World& world, const Facts& facts, const std::string& failure) {
   if (world.size() == 1) return;
   const std::string own = to_text(facts, failure);
   if (all_have(world, own)) return;
-  const std::vector<std::string> texts = world.impl().gather_text(own);
+  const std::vector<std::string> texts = world.calls().gather_text("distribute()", own);
   if (!failure.empty()) return;
   std::map<int, std::string> failures;
   Ranks failed;

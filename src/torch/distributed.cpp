@@ -1,63 +1,13 @@
 #include "skein/torch.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "optimize/adamw.h"
-#include "optimize/sgd.h"
 #include "torch/distributed_impl.h"
 #include "torch/safetensors.h"
-#include "torch/torch_optimizer.h"
 
 namespace skein {
-namespace {
-
-std::vector<GroupRule> groups_of(const Binding& binding, const OptimizerSpec& spec) {
-  std::vector<GroupRule> groups;
-  if (!spec.no_decay_1d_) return groups;
-  for (int slot = 0; slot < binding.slots(); ++slot)
-    if (binding.parameter(slot).dim() <= 1)
-      groups.push_back({binding.arena().slots()[static_cast<std::size_t>(slot)].range, 0});
-  return groups;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const Binding& binding, const OptimizerSpec& spec,
-                                          const Allocate& allocate) {
-  const std::size_t size = binding.arena().size();
-  if (spec.kind == OptimizerSpec::Kind::sgd)
-    return std::make_unique<Sgd>(size,
-                                 SgdOptions{spec.momentum_, spec.weight_decay_, spec.nesterov_},
-                                 groups_of(binding, spec), allocate);
-  return std::make_unique<Adamw>(
-      size, AdamwOptions{spec.beta1, spec.beta2, spec.epsilon_, spec.weight_decay_},
-      groups_of(binding, spec), allocate);
-}
-
-Facts facts_of(const OptimizerSpec& spec) {
-  const auto number = [](auto value) { return fmt::format("{}", value); };
-  Facts facts{{"optimizer", spec.kind == OptimizerSpec::Kind::sgd ? "sgd" : "adamw"},
-              {"learning rate", number(spec.learning_rate)},
-              {"weight decay", number(spec.weight_decay_)},
-              {"no_decay_1d", number(spec.no_decay_1d_)},
-              {"clip", number(spec.clip_)},
-              {"schedule", spec.schedule_},
-              {"total samples of the schedule", number(spec.total_samples_)}};
-  if (spec.kind == OptimizerSpec::Kind::sgd) {
-    facts.push_back({"momentum", number(spec.momentum_)});
-    facts.push_back({"nesterov", number(spec.nesterov_)});
-  } else {
-    facts.push_back({"betas", fmt::format("{}, {}", spec.beta1, spec.beta2)});
-    facts.push_back({"epsilon", number(spec.epsilon_)});
-  }
-  return facts;
-}
-
-}  // namespace
-
 // What can fail on one worker alone happens before the workers compare notes: nobody is left
 // waiting, and the world can be used for another attempt.
-Distributed Distributed::make(World& world, const MakeImpl& make_impl) {
+Distributed Distributed::make(World& world, torch::nn::Module& module,
+                              const OptimizerSpec& optimizer, const StrategySpec& strategy) {
   // Before anything can fail: ranks must take the same channels for their next attempt, too.
   const int channels = world.impl().fabric().allot_channels();
   Facts facts{{"version of Skein", SKEIN_VERSION}};
@@ -65,7 +15,7 @@ Distributed Distributed::make(World& world, const MakeImpl& make_impl) {
   std::exception_ptr error;
   std::string failure;
   try {
-    impl = make_impl(facts, channels);
+    impl = std::make_unique<Impl>(world, module, optimizer, strategy, channels);
     const Facts more = impl->facts();
     facts.insert(facts.end(), more.begin(), more.end());
   } catch (const std::exception& caught) {
@@ -89,6 +39,17 @@ Distributed& Distributed::operator=(Distributed&&) noexcept = default;
 Distributed::~Distributed() = default;
 
 void Distributed::step(std::int64_t samples) { impl_->step(samples); }
+void Distributed::step() { impl_->step_handed_out(); }
+void Distributed::on_record(std::int64_t every, std::function<void(const Record&)> look) {
+  impl_->recorder().start(every, std::move(look));
+}
+void Distributed::report_loss(const torch::Tensor& loss) { impl_->recorder().add_loss(loss); }
+void Distributed::report_loss(double loss) { impl_->recorder().add_loss(loss); }
+void Distributed::report(const std::string& name, double value) {
+  impl_->recorder().add(name, value);
+}
+bool Distributed::stopping() { return impl_->stopping(); }
+void Distributed::stop() { impl_->worker().wants_to_stop = true; }
 void Distributed::expect(std::int64_t samples) { impl_->expect(samples); }
 void Distributed::accumulate(int backward_passes) { impl_->accumulate(backward_passes); }
 void Distributed::before_update(std::function<void(AveragedGradients&)> change) {
@@ -96,14 +57,6 @@ void Distributed::before_update(std::function<void(AveragedGradients&)> change) 
 }
 bool Distributed::done(std::int64_t total_samples) { return impl_->done(total_samples); }
 void Distributed::flush() { impl_->flush(); }
-
-void Distributed::save(const std::string& path) {
-  const PhaseScope phase(impl_->world().impl().board(), Phase::saving);
-  flush();
-  const auto tensors = impl_->tensors_to_save();
-  impl_->world().impl().write_once([&] { write_safetensors(path, tensors); });
-  impl_->after_flush();
-}
 
 void Distributed::load(const std::string& path) {
   const PhaseScope phase(impl_->world().impl().board(), Phase::loading);
@@ -113,40 +66,20 @@ void Distributed::load(const std::string& path) {
 
 std::int64_t Distributed::samples() const { return impl_->worker().progress.samples; }
 std::int64_t Distributed::steps() const { return impl_->worker().progress.steps; }
-double Distributed::learning_rate() const { return impl_->worker().learning_rate(); }
+double Distributed::learning_rate() const { return impl_->learning_rate(); }
+void Distributed::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
+void Distributed::freeze(const WhichParameters& which) { impl_->set_frozen(which, true); }
+void Distributed::unfreeze(const WhichParameters& which) { impl_->set_frozen(which, false); }
+torch::optim::Optimizer& Distributed::optimizer() { return impl_->optimizer_view(); }
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy) {
-  return Distributed::make(world, [&](Facts& facts, int channels) {
-    const LearningRate rate(optimizer.learning_rate, parse_schedule(optimizer.schedule_),
-                            optimizer.total_samples_);
-    const Facts own = facts_of(optimizer);
-    facts.insert(facts.end(), own.begin(), own.end());
-    return std::make_unique<Distributed::Impl>(
-        world, module,
-        [optimizer](const Binding& binding, const Allocate& allocate) {
-          return make_optimizer(binding, optimizer, allocate);
-        },
-        rate, optimizer.clip_, strategy, channels);
-  });
+  return Distributed::make(world, module, optimizer, strategy);
 }
 
-Distributed distribute(
-    World& world, torch::nn::Module& module,
-    const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>& make,
-    double learning_rate, const StrategySpec& strategy) {
-  return Distributed::make(world, [&](Facts& facts, int channels) {
-    auto impl = std::make_unique<Distributed::Impl>(
-        world, module,
-        [make](const Binding& binding, const Allocate& allocate) {
-          return std::make_unique<TorchOptimizer>(binding.arena().size(), make, allocate);
-        },
-        LearningRate(learning_rate, Schedule{}), 0, strategy, channels);
-    const auto& optimizer = dynamic_cast<const TorchOptimizer&>(impl->optimizer());
-    facts.push_back({"optimizer", optimizer.description()});
-    facts.push_back({"learning rate", fmt::format("{}", learning_rate)});
-    return impl;
-  });
+Distributed distribute(World& world, torch::nn::Module& module, const MakeTorchOptimizer& make,
+                       double learning_rate, const StrategySpec& strategy) {
+  return Distributed::make(world, module, torch_optimizer(make, learning_rate), strategy);
 }
 
 }  // namespace skein

@@ -10,6 +10,8 @@
 
 #include "kernels/kernels.h"
 #include "strategy/registry.h"
+#include "torch/checkpoints.h"
+#include "torch/make_optimizer.h"
 #include "torch/safetensors.h"
 
 namespace skein {
@@ -36,43 +38,28 @@ Device use_device_of(const torch::nn::Module& module, World& world) {
   return Device::cpu;
 }
 
-// Averages those tensors that are of double precision, or those that are not, as one flat tensor of
-// type `type`.
-void average(std::vector<NamedTensor>& tensors, torch::ScalarType type,
-             const std::function<void(torch::Tensor& all)>& mean) {
-  const auto belongs = [&](const torch::Tensor& tensor) {
-    return (tensor.scalar_type() == torch::kFloat64) == (type == torch::kFloat64);
-  };
-  std::vector<torch::Tensor> flat;
-  for (const NamedTensor& each : tensors)
-    if (belongs(each.tensor)) flat.push_back(each.tensor.to(torch::kCPU, type).reshape({-1}));
-  if (flat.empty()) return;
-  torch::Tensor all = torch::cat(flat).contiguous();
-  mean(all);
-  std::int64_t offset = 0;
-  for (NamedTensor& each : tensors) {
-    if (!belongs(each.tensor)) continue;
-    const std::int64_t count = each.tensor.numel();
-    each.tensor.copy_(all.narrow(0, offset, count).view(each.tensor.sizes()));
-    offset += count;
-  }
-}
-
 }  // namespace
 
-Distributed::Impl::Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
-                        LearningRate learning_rate, double clip, const StrategySpec& strategy,
-                        Channel channels)
+Distributed::Impl::Impl(World& world, torch::nn::Module& module, const OptimizerSpec& recipe,
+                        const StrategySpec& strategy, Channel channels)
     : world_(world.share()),
       module_(check_not_shared(module)),
-      make_optimizer_(std::move(make_optimizer)),
+      recipe_(recipe),
       stream_(use_device_of(module, world)),
       binding_(module, [this](std::size_t count) { return allocate(count); }),
+      groups_(binding_, recipe),
       optimizer_(new_optimizer()),
-      worker_(fabric(), binding_.arena(), *optimizer_, learning_rate, trace_,
-              world.impl().options().patience, clip, strategy.seed_, channels),
+      view_(groups_, *torch_options(recipe, *optimizer_), recipe.learning_rate),
+      rates_(view_.rates()),
+      first_rates_(rates_),
+      first_frozen_(groups_.frozen()),
+      worker_(fabric(), binding_.arena(), *optimizer_,
+              LearningRate(recipe.learning_rate, parse_schedule(recipe.schedule_),
+                           recipe.total_samples_),
+              trace_, world.impl().options().patience, recipe.clip_, strategy.seed_, channels),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       registered_(static_cast<std::size_t>(binding_.slots())),
+      source_(binding_, worker_, courier(), stream_),
       user_(world.impl().loop()),
       gradients_(binding_),
       spec_(strategy) {
@@ -85,12 +72,14 @@ Facts Distributed::Impl::facts() const {
               {"strategy", spec_.name},
               {"seed of the strategy", std::to_string(spec_.seed_)}};
   for (const auto& [key, value] : spec_.options) facts.push_back({"strategy option " + key, value});
-  const Facts module = facts_of(module_);
-  facts.insert(facts.end(), module.begin(), module.end());
+  for (const Facts& more : {facts_of(recipe_, *optimizer_), groups_.facts(), facts_of(module_)})
+    facts.insert(facts.end(), more.begin(), more.end());
   return facts;
 }
 
 void Distributed::Impl::start() {
+  groups_.start();
+  apply_groups();
   stream_.on_device() ? world_.impl().meet_on_device() : world_.impl().do_without_device();
   start_from_rank_0();
   if (strategy_->survives_losses()) world_.impl().tolerate_losses();
@@ -183,8 +172,9 @@ void Distributed::Impl::begin_step_once() {
   if (read_order_) read_order_->stop();
   courier().wait(in_order(strategy_->begin_step(expected_)));
   follow();
-  gradients_.begin(strategy_->plan(), passes_, strategy_->sends_in_backward(),
-                   expected_ != kUnknown);
+  for (const int frozen : gradients_.begin(strategy_->plan(), passes_,
+                                           strategy_->sends_in_backward(), expected_ != kUnknown))
+    courier().post([this, frozen] { strategy_->gradient_ready(frozen); });
 }
 
 void Distributed::Impl::on_gradient(int slot) {
@@ -257,12 +247,15 @@ void Distributed::Impl::step(std::int64_t samples) {
   // Torch lets forward go on after a read that failed: its result is worthless.
   if (reads_)
     if (const auto error = reads_->take_error()) std::rethrow_exception(error);
+  if (ema_) ema_->see(worker_.progress.steps);  // all that forward has read is there
   const Duration waited = std::exchange(read_wait_, Duration(0));
   worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
   fabric().progressed();
   if (!begun_) expected_ = samples;
+  note_step();
   begin_step_once();
   trace_compute_end();
+  adopt_rates();
   check_touched_gradients();
   all_read();
   binding_.rebind_parameters();
@@ -289,6 +282,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   trace_compute_begin();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
+  recorder_.step_over();
 }
 
 void Distributed::Impl::flush() {
@@ -297,6 +291,8 @@ void Distributed::Impl::flush() {
   wait_in_order(strategy_->flush());
   flushed_ = at_rest_ = true;
   all_read();
+  recorder_.deliver_all();
+  if (ema_) ema_->see(worker_.progress.steps);
 }
 
 void Distributed::Impl::settle() {
@@ -342,6 +338,7 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
     if (const Mark moved = stream_.record()) world_.impl().loop().queue()->wait(moved);
     auto optimizer = new_optimizer();
     worker_.move_to(binding_.arena(), *optimizer);
+    worker_.set_groups(groups_.rules(binding_));
     optimizer_ = std::move(optimizer);
     strategy_->arena_changed();
     for (auto& [name, plane] : state) {
@@ -375,41 +372,6 @@ OptimizerState Distributed::Impl::optimizer_state() {
 void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
   wait_in_order(strategy_->stream_state(to, take));
   flushed_ = true;
-}
-
-// Those of double precision travel as such; all others have room in a float.
-std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
-  const torch::NoGradGuard no_grad;
-  std::vector<NamedTensor> result;
-  for (const NamedTensor& each : binding_.float_buffers())
-    result.push_back({each.name, each.tensor.detach().clone()});
-  if (world_.size() > 1) {
-    average(result, torch::kFloat32, [this](torch::Tensor& all) {
-      world_.impl().mean({all.data_ptr<float>(), static_cast<std::size_t>(all.numel())});
-    });
-    average(result, torch::kFloat64, [this](torch::Tensor& all) {
-      double* first = all.data_ptr<double>();
-      const std::vector<double> sums = world_.sum({first, first + all.numel()});
-      std::copy(sums.begin(), sums.end(), first);
-      const auto& present = world_.impl().present();
-      all /= static_cast<double>(std::count(present.begin(), present.end(), true));
-    });
-  }
-  for (const NamedTensor& each : binding_.integer_buffers()) {
-    torch::Tensor copy = each.tensor.detach().clone();
-    if (!strategy_->survives_losses()) broadcast(copy);  // rank 0 may be gone
-    result.push_back({each.name, copy});
-  }
-  return result;
-}
-
-std::vector<NamedTensor> Distributed::Impl::tensors_to_save(
-    const std::vector<NamedTensor>& buffers) {
-  auto tensors = tensors_of(module_);
-  for (NamedTensor& each : tensors)
-    for (const NamedTensor& buffer : buffers)
-      if (buffer.name == each.name) each.tensor = buffer.tensor;
-  return tensors;
 }
 
 // In blocks, each of which rank 0 sends from where it lies. Who finds a difference takes part to

@@ -5,11 +5,14 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/trace.h"
+#include "runtime/feed.h"
 #include "runtime/world_impl.h"
 #include "skein/torch.h"
 #include "strategy/strategy.h"
@@ -17,24 +20,27 @@
 #include "torch/binding.h"
 #include "torch/device_trace.h"
 #include "torch/gradient_hooks.h"
+#include "torch/gradient_source.h"
+#include "torch/optimizer_view.h"
+#include "torch/parameter_groups.h"
 #include "torch/read_hook.h"
 #include "torch/read_order.h"
+#include "torch/recorder.h"
 #include "torch/step_gradients.h"
 #include "torch/torch_stream.h"
+#include "torch/weight_average.h"
 
 namespace skein {
 
+class Checkpoints;
+
 class Distributed::Impl {
  public:
-  // State goes where `allocate` puts it.
-  using MakeOptimizer =
-      std::function<std::unique_ptr<Optimizer>(const Binding&, const Allocate& allocate)>;
-
-  Impl(World& world, torch::nn::Module& module, MakeOptimizer make_optimizer,
-       LearningRate learning_rate, double clip, const StrategySpec& strategy, Channel channels);
+  Impl(World& world, torch::nn::Module& module, const OptimizerSpec& recipe,
+       const StrategySpec& strategy, Channel channels);
   ~Impl();
 
-  // What must be the same on all workers besides the optimizer.
+  // What must be the same on all workers.
   Facts facts() const;
 
   // Begins the run. All workers call it, when they know that their facts agree.
@@ -45,7 +51,35 @@ class Distributed::Impl {
   void accumulate(int backward_passes);
   void before_update(std::function<void(AveragedGradients&)> change);
   bool done(std::int64_t total_samples);
+  bool stopping();
   void flush();
+
+  // For loops over shared data (share_loop.cpp). A batch of so many samples is the coming step's,
+  // until step() has come; step_handed_out() is that step.
+  void hand_out(std::int64_t samples);
+  bool handed_out() const { return handed_out_ >= 0; }
+  void take_back() { handed_out_ = -1; }
+  void step_handed_out();
+
+  // How many of a loop's `samples` were trained on before this run was resumed, and by no loop that
+  // was asked before.
+  std::int64_t pass_over(std::int64_t samples);
+
+  // Where such a loop draws from; on rank 0 it serves the others as long as they are in theirs.
+  std::unique_ptr<Feed> feed;
+
+  Recorder& recorder() { return recorder_; }
+  double learning_rate() const;
+  void set_learning_rate(double rate);
+  void set_frozen(const WhichParameters& which, bool frozen);
+  torch::optim::Optimizer& optimizer_view() { return view_; }
+
+  // What the user changed of the recipe while the run went on, as text: part of a checkpoint. What
+  // is not changed is not in it, so that the recipe of the resumed run holds. Between steps.
+  // ConfigError for settings that cannot be, or of another number of groups.
+  std::map<std::string, std::string> settings();
+  void check_settings(const std::map<std::string, std::string>& settings) const;
+  void restore_settings(const std::map<std::string, std::string>& settings);
 
   // See Strategy.
   void settle();
@@ -60,6 +94,10 @@ class Distributed::Impl {
   // call it with the same order, between steps.
   void reorder(const std::vector<int>& order);
 
+  // Whether the layout is final; and makes it so, where a resumed run has the one of its first run.
+  bool order_is_settled() const { return !read_order_; }
+  void settle_order() { read_order_.reset(); }
+
   // How many slots lie elsewhere than in the order of registration.
   int reordered() const { return reordered_; }
 
@@ -68,10 +106,19 @@ class Distributed::Impl {
   // they are. All workers call it.
   std::vector<NamedTensor> averaged_buffers();
 
-  // The module's tensors under their names, with those buffers, or `buffers`, in place of the live
+  // The module's tensors under their names, with those buffers, or `values`, in place of the live
   // ones.
   std::vector<NamedTensor> tensors_to_save() { return tensors_to_save(averaged_buffers()); }
-  std::vector<NamedTensor> tensors_to_save(const std::vector<NamedTensor>& buffers);
+  std::vector<NamedTensor> tensors_to_save(const std::vector<NamedTensor>& values);
+
+  // See Distributed. `ema()` is null where none is kept.
+  void keep_ema(double decay);
+  WeightAverage* ema() { return ema_.get(); }
+  void check_has(Weights weights) const;
+  void evaluate(const std::function<void()>& body, Weights weights);
+
+  // The moving average, of all workers where theirs differ. All workers call it.
+  std::vector<NamedTensor> averaged_ema();
 
   // The optimizer's state as planes of the whole model, on every worker. All call it.
   OptimizerState optimizer_state();
@@ -82,6 +129,15 @@ class Distributed::Impl {
   // Throws Error, naming the parameter, unless all workers' parameters are bit-equal. All call it
   // after the same update.
   void verify_replicas();
+
+  // Nothing has failed after which no step can be made.
+  bool usable() const { return broken_.empty(); }
+
+  // Gradients of a step are there that step() has not used.
+  bool in_step() const { return begun_; }
+
+  // Made when it is first asked for.
+  Checkpoints& checkpoints();
 
   World& world() { return world_; }
   torch::nn::Module& module() { return module_; }
@@ -123,10 +179,12 @@ class Distributed::Impl {
   Fabric& fabric() { return world_.impl().fabric(); }
   void flush_last_step() noexcept;
   void start_from_rank_0();
+  void average_over_workers(std::vector<NamedTensor>& tensors);
   void install_hooks();
   void reorder_once();
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
+  void note_step();
   void check_touched_gradients();
   void check_usable() const;
   void wait(Task<> task);
@@ -136,6 +194,10 @@ class Distributed::Impl {
   Task<> after(Mark computed, Task<> task);
   std::unique_ptr<Memory> allocate(std::size_t count);
   std::unique_ptr<Optimizer> new_optimizer();
+  void adopt_rates();
+  void set_base_rate(double rate);
+  void apply_groups();
+  void check_between_steps(const char* what) const;
   std::unique_ptr<Memory> on_host(Span values);
   void stay_near();
   void trace_compute_begin();
@@ -153,12 +215,17 @@ class Distributed::Impl {
 
   World world_;
   torch::nn::Module& module_;
-  MakeOptimizer make_optimizer_;
+  OptimizerSpec recipe_;
   TorchStream stream_;     // what torch computes for this module
   bool has_loop_ = false;  // this thread holds the loop
   Relay trace_;
   Binding binding_;
+  ParameterGroups groups_;
   std::unique_ptr<Optimizer> optimizer_;
+  OptimizerView view_;
+  std::vector<double> rates_;  // of the view when it was last looked at
+  const std::vector<double> first_rates_;
+  const std::vector<std::string> first_frozen_;
   Worker worker_;
   std::unique_ptr<Strategy> strategy_;
   ScopedJob background_;
@@ -179,6 +246,7 @@ class Distributed::Impl {
 
   std::function<void(AveragedGradients&)> before_update_;
   AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
+  GradientSource source_;               // and what it may do to it
   Signal user_;                         // asked_ changed, or what the user waits for has ended
 
   Mark handed_over_;  // where the loop's queue was when what was waited for had ended
@@ -186,13 +254,19 @@ class Distributed::Impl {
   std::deque<Mark> computed_;  // the ends of the last steps, as the device comes to them
 
   StepGradients gradients_;
+  Recorder recorder_{*this};
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step
-  bool begun_ = false;                // begin_step was called for it
+  std::int64_t handed_out_ = -1;      // of a batch that no step was made of yet
+  std::int64_t resumed_ =
+      -1;               // samples that no loop has passed over; before the first step: unknown
+  bool begun_ = false;  // begin_step was called for it
   StrategySpec spec_;
   std::string broken_;  // why no step can be made any more
   Time compute_from_{};
   Duration exposed_{}, updated_{};
+  std::unique_ptr<WeightAverage> ema_;
+  std::unique_ptr<Checkpoints> checkpoints_;
 };
 
 }  // namespace skein

@@ -38,7 +38,12 @@ GradientHooks::GradientHooks(Binding& binding, std::function<void(int slot)> on_
     : on_gradient_(std::move(on_gradient)) {
   for (int slot = 0; slot < binding.slots(); ++slot) {
     // The parameter refers to its accumulator weakly: kept here, or the hook would go with it.
-    auto accumulator = torch::autograd::impl::grad_accumulator(binding.parameter(slot));
+    // A frozen parameter has none, and may be trained again.
+    const torch::Tensor& parameter = binding.parameter(slot);
+    const bool frozen = !parameter.requires_grad();
+    if (frozen) parameter.set_requires_grad(true);
+    auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+    if (frozen) parameter.set_requires_grad(false);
     const auto key =
         accumulator->add_post_hook(std::make_unique<PostHook>(binding, slot, on_gradient_));
     installed_.push_back({std::move(accumulator), key});

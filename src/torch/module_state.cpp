@@ -45,12 +45,17 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-void load_into_module(torch::nn::Module& module, const SafeTensors& file) {
+namespace {
+
+// What goes where.
+using Copies = std::vector<std::pair<torch::Tensor, torch::Tensor>>;
+
+Copies matched(const torch::nn::Module& module, const SafeTensors& file) {
   std::map<std::string, torch::Tensor> given;
   for (const NamedTensor& named : file.tensors) given[named.name] = named.tensor;
 
   std::vector<std::string> problems;
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> copies;
+  Copies copies;
   std::set<std::string> expected;
   for (const Member& member : members_of(module)) {
     expected.insert(member.names.begin(), member.names.end());
@@ -74,8 +79,16 @@ void load_into_module(torch::nn::Module& module, const SafeTensors& file) {
     throw ConfigError(
         fmt::format("these tensors do not fit the module: {}", fmt::join(problems, "; ")));
 
+  return copies;
+}
+
+}  // namespace
+
+void check_fits(torch::nn::Module& module, const SafeTensors& file) { matched(module, file); }
+
+void load_into_module(torch::nn::Module& module, const SafeTensors& file) {
   torch::NoGradGuard no_grad;
-  for (auto& [target, value] : copies) target.copy_(value);
+  for (auto& [target, value] : matched(module, file)) target.copy_(value);
 }
 
 }  // namespace skein

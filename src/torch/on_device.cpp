@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "torch/distributed_impl.h"
+#include "torch/make_optimizer.h"
 
 namespace skein {
 
@@ -25,10 +26,12 @@ std::unique_ptr<Memory> Distributed::Impl::allocate(std::size_t count) {
 }
 
 std::unique_ptr<Optimizer> Distributed::Impl::new_optimizer() {
-  if (!stream_.on_device()) return make_optimizer_(binding_, allocate_on_heap);
-  return make_optimizer_(binding_, [this](std::size_t count) {
-    return world_.impl().loop().queue()->allocate(count, Type::f32);
-  });
+  Allocate allocate = allocate_on_heap;
+  if (stream_.on_device())
+    allocate = [this](std::size_t count) {
+      return world_.impl().loop().queue()->allocate(count, Type::f32);
+    };
+  return make_optimizer(recipe_, groups_, binding_.arena().size(), allocate);
 }
 
 // And where on the queue the last of it is.

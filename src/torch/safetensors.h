@@ -31,6 +31,9 @@ FileSum write_safetensors(const std::filesystem::path& path,
                           const std::vector<NamedTensor>& tensors,
                           const std::map<std::string, std::string>& metadata = {});
 
+// Throws the ConfigErrors of write_safetensors(), and writes nothing.
+void check_writable(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
 // The same for float32 tensors whose data come while they are written: `write_data` calls
 // `write(values)` for all elements of all tensors in their order, in any pieces.
 struct TensorShape {
@@ -72,5 +75,8 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
 // every tensor of the module, of the same shape and dtype, under one of its names, and nothing
 // else: ConfigError lists all differences, and then the module is unchanged.
 void load_into_module(torch::nn::Module& module, const SafeTensors& file);
+
+// Throws that ConfigError, and copies nothing.
+void check_fits(torch::nn::Module& module, const SafeTensors& file);
 
 }  // namespace skein

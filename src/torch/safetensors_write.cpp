@@ -80,6 +80,11 @@ void write_header(AtomicFile& file, const std::string& text) {
 
 }  // namespace
 
+void check_writable(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+  check_names(path, tensors);
+  for (const NamedTensor& named : tensors) dtype_name(path, named);
+}
+
 FileSum write_safetensors(const std::filesystem::path& path,
                           const std::vector<NamedTensor>& tensors,
                           const std::map<std::string, std::string>& metadata) {

@@ -14,7 +14,8 @@ void StepGradients::arena_changed() {
   arrivals_.assign(static_cast<std::size_t>(binding_.slots()), 0);
 }
 
-void StepGradients::begin(const BucketPlan& plan, int passes, bool sends, bool weight_known) {
+std::vector<int> StepGradients::begin(const BucketPlan& plan, int passes, bool sends,
+                                      bool weight_known) {
   const std::lock_guard lock(mutex_);
   plan_ = &plan;
   passes_ = passes;
@@ -22,10 +23,25 @@ void StepGradients::begin(const BucketPlan& plan, int passes, bool sends, bool w
   leaving_ = sends && overlap_ == Overlap::on && weight_known;
   some_complete_ = false;
   left_ = 0;
-  missing_.resize(static_cast<std::size_t>(plan.count()));
-  for (int bucket = 0; bucket < plan.count(); ++bucket)
-    missing_[static_cast<std::size_t>(bucket)] = plan.slots_in(bucket) * passes;
+  missing_.assign(static_cast<std::size_t>(plan.count()), 0);
+  expected_.resize(arrivals_.size());
+  for (int slot = 0; slot < binding_.slots(); ++slot) {
+    const bool expected = binding_.parameter(slot).requires_grad();
+    expected_[static_cast<std::size_t>(slot)] = expected;
+    if (expected) missing_[static_cast<std::size_t>(plan.bucket_of(slot))] += passes;
+  }
   arrivals_.assign(arrivals_.size(), 0);
+  std::vector<int> complete;
+  if (!leaving_) return complete;
+  for (int bucket = 0; bucket < plan.count(); ++bucket)
+    if (missing_[static_cast<std::size_t>(bucket)] == 0) complete.push_back(bucket);
+  look_for_departures();
+  return complete;
+}
+
+// Buckets leave in order.
+void StepGradients::look_for_departures() {
+  while (left_ < plan_->count() && missing_[static_cast<std::size_t>(left_)] == 0) ++left_;
 }
 
 int StepGradients::add(int slot) {
@@ -34,12 +50,22 @@ int StepGradients::add(int slot) {
   if (passes > passes_)
     throw ConfigError(fmt::format(
         "backward pass {} of a step that has {}: the gradient of '{}' may be on its way already. "
-        "Say accumulate({}) before, or step() after each",
+        "Say accumulate({}) before, or step() after each; a loss that only goes through this "
+        "module, "
+        "as a GAN's generator's does, gives backward() the parameters it trains as `inputs`",
         passes, passes_, binding_.names_of_slot(slot).front(), passes));
   if (watching_ && passes == passes_ && !std::exchange(some_complete_, true)) hook_->activate();
   const int bucket = plan_->bucket_of(slot);
+  if (!expected_[static_cast<std::size_t>(slot)]) {
+    if (has_left(slot))
+      throw ConfigError(fmt::format(
+          "the gradient of '{}', which was frozen between forward and backward, came when its "
+          "place was on its way already; expected it to be frozen between steps",
+          binding_.names_of_slot(slot).front()));
+    return -1;
+  }
   if (--missing_[static_cast<std::size_t>(bucket)] > 0 || !leaving_) return -1;
-  while (left_ < plan_->count() && missing_[static_cast<std::size_t>(left_)] == 0) ++left_;
+  look_for_departures();
   return bucket;
 }
 

@@ -33,11 +33,14 @@ class StepGradients {
   void arena_changed();
 
   // A step begins that has `passes` backward passes. `sends`: the strategy sends in backward;
-  // `weight_known`: so it does in this step. `plan` must outlive the step.
-  void begin(const BucketPlan& plan, int passes, bool sends, bool weight_known);
+  // `weight_known`: so it does in this step. `plan` must outlive the step. No gradients are
+  // expected of parameters that need none now; returns the buckets that have no others, if they may
+  // leave.
+  std::vector<int> begin(const BucketPlan& plan, int passes, bool sends, bool weight_known);
 
   // A backward pass added the slot's gradient. Returns the bucket if that made it complete and it
-  // may leave now; else -1. ConfigError when the slot's gradient was complete before.
+  // may leave now; else -1. ConfigError when the slot's gradient was complete before, or not
+  // expected and its bucket has left.
   int add(int slot);
 
   struct Touch {
@@ -52,6 +55,7 @@ class StepGradients {
  private:
   enum class Overlap { untried, on, off };
 
+  void look_for_departures();
   bool is_complete(int slot) const { return arrivals_[static_cast<std::size_t>(slot)] >= passes_; }
   bool has_left(int slot) const { return plan_->bucket_of(slot) < left_; }
   void on_touch(int slot);
@@ -64,9 +68,10 @@ class StepGradients {
   bool watching_ = false;  // touches matter in this step
   bool leaving_ = false;   // complete buckets may leave
   bool some_complete_ = false;
-  std::vector<int> arrivals_;  // per slot
-  std::vector<int> missing_;   // gradients still to come, per bucket
-  int left_ = 0;               // buckets leave in order: the first so many have
+  std::vector<int> arrivals_;   // per slot
+  std::vector<bool> expected_;  // likewise
+  std::vector<int> missing_;    // gradients still to come, per bucket
+  int left_ = 0;                // buckets leave in order: the first so many have
 
   std::mutex mutex_;  // of what follows and what on_touch() reads
   std::optional<int> touched_, touched_too_late_;

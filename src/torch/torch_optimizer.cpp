@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "skein/error.h"
@@ -14,24 +15,32 @@ namespace {
 
 using namespace torch::optim;
 
+constexpr auto kExpected =
+    "expected SGD, Adam, AdamW, RMSprop, Adagrad or an elementwise optimizer of your own";
+
+std::string name_of(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
+}
+
+bool is_torchs_own(const torch::optim::Optimizer* optimizer) {
+  return dynamic_cast<const SGD*>(optimizer) || dynamic_cast<const Adam*>(optimizer) ||
+         dynamic_cast<const AdamW*>(optimizer) || dynamic_cast<const RMSprop*>(optimizer) ||
+         dynamic_cast<const Adagrad*>(optimizer);
+}
+
 void check_kind(const torch::optim::Optimizer* optimizer, const torch::Tensor& parameter) {
-  constexpr auto kExpected = "expected SGD, Adam, AdamW, RMSprop or Adagrad";
   if (!optimizer)
     throw ConfigError(fmt::format("the optimizer's factory returned nothing; {}", kExpected));
   if (dynamic_cast<const LBFGS*>(optimizer))
     throw ConfigError(fmt::format(
         "LBFGS looks at all parameters together, so it cannot update them in ranges; {}",
         kExpected));
-  if (!dynamic_cast<const SGD*>(optimizer) && !dynamic_cast<const Adam*>(optimizer) &&
-      !dynamic_cast<const AdamW*>(optimizer) && !dynamic_cast<const RMSprop*>(optimizer) &&
-      !dynamic_cast<const Adagrad*>(optimizer))
-    throw ConfigError(fmt::format("optimizer {} is not known to be elementwise; {}",
-                                  c10::demangle(typeid(*optimizer).name()), kExpected));
   const auto& groups = optimizer->param_groups();
   if (groups.size() != 1 || groups[0].params().size() != 1 ||
       !groups[0].params()[0].is_same(parameter))
     throw ConfigError(
-        "the optimizer's factory must give all its parameters, unchanged, to one parameter group");
+        "the optimizer's factory must give all its parameters, unchanged, to one parameter group; "
+        "groups are the recipe's: OptimizerSpec::group()");
 }
 
 std::vector<std::pair<std::string, torch::Tensor*>> vectors_of(OptimizerParamState& state) {
@@ -49,7 +58,28 @@ std::vector<std::pair<std::string, torch::Tensor*>> vectors_of(OptimizerParamSta
     return {{"square_avg", &rmsprop->square_avg()},
             {"momentum_buffer", &rmsprop->momentum_buffer()},
             {"grad_avg", &rmsprop->grad_avg()}};
-  return {{"sum", &dynamic_cast<AdagradParamState&>(state).sum()}};
+  if (auto* adagrad = dynamic_cast<AdagradParamState*>(&state)) return {{"sum", &adagrad->sum()}};
+  return {};
+}
+
+// Of the one parameter that the optimizer has. One of torch's own keeps it under whatever key its
+// version uses.
+std::vector<std::pair<std::string, torch::Tensor*>> state_of(torch::optim::Optimizer& optimizer,
+                                                             const torch::Tensor& parameter) {
+  std::vector<std::pair<std::string, torch::Tensor*>> vectors;
+  if (auto* elementwise = dynamic_cast<Elementwise*>(&optimizer)) {
+    for (const auto& each : elementwise->state_of(parameter)) vectors.push_back(each);
+    return vectors;
+  }
+  for (auto& entry : optimizer.state()) {
+    vectors = vectors_of(*entry.second);
+    if (vectors.empty())
+      throw ConfigError(
+          fmt::format("optimizer {} has state that Skein does not know; expected it to derive from "
+                      "skein::Elementwise too, which says where its state is",
+                      name_of(optimizer)));
+  }
+  return vectors;
 }
 
 void set_steps_taken(OptimizerParamState& state, std::int64_t steps) {
@@ -62,17 +92,32 @@ void set_steps_taken(OptimizerParamState& state, std::int64_t steps) {
 }  // namespace
 
 TorchOptimizer::TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate)
+    : TorchOptimizer(Untried{}, plane_size, make, std::move(allocate)) {
+  if (!is_torchs_own(optimizer_.get())) try_in_pieces(make);
+}
+
+TorchOptimizer::TorchOptimizer(Untried, std::size_t plane_size, const Factory& make,
+                               Allocate allocate)
     : plane_size_(plane_size), allocate_(std::move(allocate)), parameter_(torch::zeros({1})) {
   parameter_.mutable_grad() = torch::zeros({1});
   optimizer_ = make({parameter_});
   check_kind(optimizer_.get(), parameter_);
-  if (auto* sgd = dynamic_cast<SGDOptions*>(&optimizer_->param_groups()[0].options()))
-    dampening_ = sgd->dampening();
+  OptimizerOptions& options = optimizer_->param_groups()[0].options();
+  if (auto* sgd = dynamic_cast<SGDOptions*>(&options)) dampening_ = sgd->dampening();
+  const GroupOptions own = group_options_of(options);
+  if (own.weight_decay) weight_decay_ = *own.weight_decay;
+  if (own.momentum) momentum_ = *own.momentum;
+  try {
+    options.set_lr(options.get_lr());
+  } catch (const c10::Error&) {
+    throw ConfigError(fmt::format(
+        "the options of optimizer {} have no learning rate; expected get_lr() and set_lr()",
+        name_of(*optimizer_)));
+  }
   find_state();
 }
 
-// A step on one zero makes torch create the state that its options need, with initial values, under
-// whatever key its version uses for the tensor.
+// A step on one zero makes torch create the state that its options need, with initial values.
 void TorchOptimizer::find_state() {
   optimizer_->step();
   if (parameter_.item<float>() != 0)
@@ -81,14 +126,58 @@ void TorchOptimizer::find_state() {
         "above 0",
         parameter_.item<float>()));
   std::vector<std::string> names;
-  for (auto& entry : optimizer_->state()) {
-    for (const auto& [name, tensor] : vectors_of(*entry.second)) {
-      if (!tensor->defined()) continue;
-      names.push_back(name);
-      held_.push_back({tensor, tensor->item<float>()});
-    }
+  for (const auto& [name, tensor] : state_of(*optimizer_, parameter_)) {
+    if (!tensor->defined()) continue;
+    names.push_back(name);
+    held_.push_back({tensor, tensor->item<float>()});
   }
   state_ = std::make_unique<OwnedState>(plane_size_, std::move(names), allocate_);
+}
+
+// What looks at more than an element at a time gives other numbers for pieces than for the whole.
+void TorchOptimizer::try_in_pieces(const Factory& make) {
+  constexpr std::size_t kSize = 24, kCut = 7;
+  constexpr double kTolerance = 1e-4;
+  const auto plane = [] { return allocate_on_heap(kSize); };
+  TorchOptimizer whole(Untried{}, kSize, make, allocate_on_heap);
+  TorchOptimizer pieces(Untried{}, kSize, make, allocate_on_heap);
+  const auto p = plane(), q = plane(), g = plane(), h = plane();
+  for (std::size_t i = 0; i < kSize; ++i)
+    p->span().host()[i] = q->span().host()[i] = 1 + 0.25F * static_cast<float>(i);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    for (std::size_t i = 0; i < kSize; ++i)
+      g->span().host()[i] = h->span().host()[i] =
+          0.5F * static_cast<float>(std::sin(static_cast<double>(i) + static_cast<double>(step)));
+    const UpdateContext context{.learning_rate = 0.1, .step = step};
+    whole.update({0, kSize}, p->span(), g->span(), context);
+    pieces.update({kCut, kSize - kCut}, q->span(), h->span(), context);
+    pieces.update({0, kCut}, q->span(), h->span(), context);
+  }
+  for (std::size_t i = 0; i < kSize; ++i) {
+    const double one = p->span().host()[i], other = q->span().host()[i];
+    if (!(std::abs(one - other) <= kTolerance * (1 + std::abs(one))))
+      throw ConfigError(fmt::format(
+          "optimizer {} is not elementwise: a vector in two pieces becomes another than as a "
+          "whole. It may look at the norm of a tensor, as Lamb and Lars do; but workers update "
+          "ranges that are cut within tensors. {}",
+          name_of(*whole.optimizer_), kExpected));
+  }
+}
+
+void TorchOptimizer::check(const ParameterGroups& groups) const {
+  const GroupOptions own = group_options_of(optimizer_->param_groups()[0].options());
+  const auto refuse = [&](const ParameterGroups::Group& group, const char* what,
+                          const char* expected) {
+    throw ConfigError(fmt::format("parameter group {} sets a {}, which optimizer {} {}", group.name,
+                                  what, name_of(*optimizer_), expected));
+  };
+  for (const ParameterGroups::Group& group : groups.groups()) {
+    if (group.weight_decay && !own.weight_decay)
+      refuse(group, "weight decay", "does not have where Skein could find it");
+    if (group.momentum && !own.momentum) refuse(group, "momentum", "does not have");
+    if (group.momentum.value_or(0) > 0 && momentum_ == 0)
+      refuse(group, "momentum", "has no state for; expected one above 0 in its own options too");
+  }
 }
 
 void TorchOptimizer::update(Range range, Span parameters, Span gradients,
@@ -100,14 +189,28 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
   // An update is no read by the model: a ReadHook would wait for it, that is for itself.
   at::DisableRecordFunctionGuard unobserved;
   const TorchOnQueue scope(parameters.device.kind == Device::gpu ? current_queue() : nullptr);
+  // State begins with the first step, of what is frozen then too.
+  if (context.step == 1)
+    state_->split(range, [&](Range, Range at) {
+      for (std::size_t i = 0; i < held_.size(); ++i)
+        if (held_[i].initial != 0) tensor_over(state_->vector(i).at(at)).fill_(held_[i].initial);
+    });
+  for_trained(context.groups.get(), range, gradients,
+              [&](const GroupRule& rule) { update_piece(rule, parameters, gradients, context); });
+}
 
+void TorchOptimizer::update_piece(const GroupRule& rule, Span parameters, Span gradients,
+                                  const UpdateContext& context) {
   OptimizerOptions& options = optimizer_->param_groups()[0].options();
-  options.set_lr(context.learning_rate);
+  options.set_lr(context.learning_rate * rule.lr_scale);
+  const GroupOptions own = group_options_of(options);
+  if (own.weight_decay) *own.weight_decay = rule.weight_decay.value_or(weight_decay_);
+  if (own.momentum) *own.momentum = rule.momentum.value_or(momentum_);
   // Torch starts SGD's momentum at the first gradient, undamped; here it starts at zero.
   if (auto* sgd = dynamic_cast<SGDOptions*>(&options))
     sgd->dampening(context.step == 1 ? 0 : dampening_);
 
-  state_->split(range, [&](Range piece, Range piece_of_state) {
+  state_->split(rule.range, [&](Range piece, Range piece_of_state) {
     torch::Tensor gradient = tensor_over(gradients.at(piece));
     if (context.gradient_scale != 1) gradient.mul_(context.gradient_scale);
     parameter_.set_data(tensor_over(parameters.at(piece)));
@@ -115,17 +218,19 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
     bind_state(piece_of_state, context);
     optimizer_->step();
     for (std::size_t i = 0; i < held_.size(); ++i)
-      SKEIN_CHECK(held_[i].tensor->data_ptr() == state_->vector(i).at(piece_of_state).data,
-                  "torch replaced a state vector instead of writing to it");
+      if (held_[i].tensor->data_ptr() != state_->vector(i).at(piece_of_state).data)
+        throw ConfigError(fmt::format(
+            "optimizer {} replaced a tensor of its state; expected it to be changed in place",
+            name_of(*optimizer_)));
     gradient.zero_();
   });
 }
 
 std::string TorchOptimizer::description() const {
-  const OptimizerOptions& options = optimizer_->param_groups()[0].options();
+  const OptimizerOptions& options = this->options();
   if (const auto* sgd = dynamic_cast<const SGDOptions*>(&options))
     return fmt::format("SGD with momentum {}, dampening {}, weight decay {}, nesterov {}",
-                       sgd->momentum(), dampening_, sgd->weight_decay(), sgd->nesterov());
+                       momentum_, dampening_, weight_decay_, sgd->nesterov());
   const auto adam_like = [](const char* name, const auto& adam) {
     return fmt::format("{} with betas {}, {}, eps {}, weight decay {}, amsgrad {}", name,
                        std::get<0>(adam.betas()), std::get<1>(adam.betas()), adam.eps(),
@@ -139,17 +244,19 @@ std::string TorchOptimizer::description() const {
     return fmt::format("RMSprop with alpha {}, eps {}, weight decay {}, momentum {}, centered {}",
                        rmsprop->alpha(), rmsprop->eps(), rmsprop->weight_decay(),
                        rmsprop->momentum(), rmsprop->centered());
-  const auto& adagrad = dynamic_cast<const AdagradOptions&>(options);
-  return fmt::format("Adagrad with lr decay {}, weight decay {}, initial value {}, eps {}",
-                     adagrad.lr_decay(), adagrad.weight_decay(),
-                     adagrad.initial_accumulator_value(), adagrad.eps());
+  if (const auto* adagrad = dynamic_cast<const AdagradOptions*>(&options))
+    return fmt::format("Adagrad with lr decay {}, weight decay {}, initial value {}, eps {}",
+                       adagrad->lr_decay(), adagrad->weight_decay(),
+                       adagrad->initial_accumulator_value(), adagrad->eps());
+  return name_of(*optimizer_);
 }
 
 void TorchOptimizer::bind_state(Range range_of_state, const UpdateContext& context) {
   for (std::size_t i = 0; i < held_.size(); ++i) {
     *held_[i].tensor = tensor_over(state_->vector(i).at(range_of_state));
-    if (context.step == 1 && held_[i].initial != 0) held_[i].tensor->fill_(held_[i].initial);
   }
+  if (auto* elementwise = dynamic_cast<Elementwise*>(optimizer_.get()))
+    elementwise->set_steps(context.step - 1);
   for (auto& entry : optimizer_->state()) set_steps_taken(*entry.second, context.step - 1);
 }
 

@@ -8,24 +8,25 @@
 
 #include "optimize/optimizer.h"
 #include "optimize/owned_state.h"
+#include "skein/torch_optimizer.h"
+#include "torch/optimizer_view.h"
 
 namespace skein {
 
 // Runs a torch optimizer with the bits it would give on separate tensors. Its state is kept here,
 // flat, so ranges may be cut differently from one step to the next.
 //
-// Works for SGD, Adam, AdamW, RMSprop and Adagrad with one parameter group. Learning rate and step
-// count come from the update's context; whatever else was set when it was made holds. At step 1
-// state starts as torch starts it.
+// Works for SGD, Adam, AdamW, RMSprop, Adagrad and what is Elementwise, with one parameter group of
+// torch's. Learning rate, step count and groups come from the update's context; whatever else was
+// set when it was made holds. At step 1 state starts as torch starts it.
 class TorchOptimizer final : public Optimizer {
  public:
-  using Factory = std::function<std::unique_ptr<torch::optim::Optimizer>(
-      std::vector<torch::Tensor> parameters)>;
+  using Factory = MakeTorchOptimizer;
 
-  // `make` is called once, with one tensor. Throws ConfigError when it returns another optimizer
-  // (LBFGS looks at all parameters together), one that does not hold exactly that tensor, or one
-  // that makes something else of a zero with zero gradient (the arena's gaps must stay zero).
-  // State is where `allocate` puts it: where the planes are.
+  // `make` is called with one tensor. Throws ConfigError when it returns an optimizer that is not
+  // elementwise (LBFGS looks at all parameters together), one that does not hold exactly that
+  // tensor, or one that makes something else of a zero with zero gradient (the arena's gaps must
+  // stay zero). State is where `allocate` puts it: where the planes are.
   TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate = allocate_on_heap);
 
   void update(Range range, Span parameters, Span gradients, const UpdateContext& context) override;
@@ -35,8 +36,17 @@ class TorchOptimizer final : public Optimizer {
 
   // What was made, with its options except the learning rate: "SGD with momentum 0.9, …".
   std::string description() const;
+  const torch::optim::OptimizerOptions& options() const {
+    return optimizer_->param_groups()[0].options();
+  }
+
+  // ConfigError where its options have not what groups change.
+  void check(const ParameterGroups& groups) const;
 
  private:
+  struct Untried {};  // whether it is elementwise
+  TorchOptimizer(Untried, std::size_t plane_size, const Factory& make, Allocate allocate);
+  static void try_in_pieces(const Factory& make);
   // One vector of state as the torch optimizer holds it.
   struct Held {
     torch::Tensor* tensor;
@@ -45,14 +55,16 @@ class TorchOptimizer final : public Optimizer {
 
   void find_state();
   void bind_state(Range range_of_state, const UpdateContext& context);
+  void update_piece(const GroupRule& rule, Span parameters, Span gradients,
+                    const UpdateContext& context);
 
   std::size_t plane_size_;
   Allocate allocate_;
   torch::Tensor parameter_;  // what the torch optimizer holds: pointed at each range in turn
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::vector<Held> held_;
-  std::unique_ptr<OwnedState> state_;  // its vectors in the order of held_
-  double dampening_ = 0;
+  std::unique_ptr<OwnedState> state_;                       // its vectors in the order of held_
+  double dampening_ = 0, weight_decay_ = 0, momentum_ = 0;  // as made
 };
 
 }  // namespace skein

@@ -81,6 +81,7 @@ void Distributed::Impl::wait(Task<> task) {
     for (;;) {
       courier().wait(asked_or(ended));
       if (!asked_) break;
+      asked_->set_source(&source_);
       before_update_(*asked_);
       courier().with_loop([this] {
         asked_ = nullptr;

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "core/rng.h"
-#include "data/sampler.h"
+#include "plan/sampler.h"
 
 namespace skein {
 namespace {

@@ -67,9 +67,4 @@ std::int64_t Compute::memory_in_use() const {
   return own.memory_bytes - own.free_bytes;
 }
 
-at::Generator generator_of(torch::Device device) {
-  return device.is_cpu() ? at::detail::getDefaultCPUGenerator()
-                         : at::globalContext().defaultGenerator(device);
-}
-
 }  // namespace skein

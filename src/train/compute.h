@@ -8,6 +8,7 @@
 
 #include "data/upload.h"
 #include "models/model.h"
+#include "torch/generator.h"
 #include "train/options.h"
 #include "train/precision.h"
 
@@ -46,8 +47,5 @@ class Compute {
   bool channels_last_ = false;
   Upload upload_;
 };
-
-// The random generator of torch that belongs to a device.
-at::Generator generator_of(torch::Device device);
 
 }  // namespace skein

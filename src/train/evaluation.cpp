@@ -4,56 +4,12 @@
 #include <numeric>
 
 #include "plan/shares.h"
+#include "torch/lent_model.h"
 
 namespace skein {
 namespace {
 
 constexpr std::int64_t kBatch = 250;
-
-// Puts other values into a module's buffers for as long as it lives.
-class LentBuffers {
- public:
-  LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values) {
-    const torch::NoGradGuard no_grad;
-    for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
-      for (const NamedTensor& live : *buffers)
-        for (const NamedTensor& value : values)
-          if (value.name == live.name) {
-            kept_.push_back({live.tensor, live.tensor.clone()});
-            live.tensor.detach().copy_(value.tensor);
-          }
-  }
-  ~LentBuffers() {
-    const torch::NoGradGuard no_grad;
-    for (auto& [live, kept] : kept_) live.detach().copy_(kept);
-  }
-  LentBuffers(const LentBuffers&) = delete;
-  LentBuffers& operator=(const LentBuffers&) = delete;
-
- private:
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
-};
-
-// Puts the mean of all workers' models into the module for as long as it lives, where they differ.
-class LentParameters {
- public:
-  explicit LentParameters(Distributed::Impl& run) : own_(run.binding().parameter_plane()) {
-    if (run.strategy().equal_replicas()) return;
-    const torch::NoGradGuard no_grad;
-    kept_ = own_.clone();
-    own_.copy_(run.averaged_parameters());
-  }
-  ~LentParameters() {
-    if (!kept_.defined()) return;
-    const torch::NoGradGuard no_grad;
-    own_.copy_(kept_);
-  }
-  LentParameters(const LentParameters&) = delete;
-  LentParameters& operator=(const LentParameters&) = delete;
-
- private:
-  torch::Tensor own_, kept_;
-};
 
 // Among the workers that are there.
 Share own_share(World& world, std::int64_t samples) {

@@ -56,6 +56,7 @@ struct TrainOptions {
   double momentum = 0.9;          // sgd only
   bool nesterov = false;          // sgd only
   double weight_decay = 0;
+  std::string groups;                 // what parse_parameter_groups() reads
   bool decay_1d = true;               // false: no weight decay on tensors of one dimension
   std::string schedule = "constant";  // what parse_schedule() reads
   double clip = 0;                    // largest global norm of the gradient; 0: no limit

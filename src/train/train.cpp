@@ -6,7 +6,7 @@
 #include <climits>
 
 #include "launch/environment.h"
-#include "train/stop_request.h"
+#include "skein/stop.h"
 #include "train/trainer.h"
 
 namespace skein {
@@ -35,7 +35,7 @@ int run_training(const TrainOptions& options) {
   const Time started = SteadyClock().now();
   keep_freed_memory();
   at::set_num_threads(options.threads);
-  watch_for_stop_requests();
+  stop_on_signals();
   JoinOptions join;
   join.fabric = options.fabric;
   join.rendezvous = options.rendezvous;

@@ -12,7 +12,7 @@
 #include "keep/checkpoint_files.h"
 #include "plan/shares.h"
 #include "torch/safetensors.h"
-#include "train/stop_request.h"
+#include "train/optimizer.h"
 
 namespace skein {
 namespace {
@@ -20,6 +20,7 @@ namespace {
 OptimizerSpec optimizer_of(const TrainOptions& options, std::int64_t budget) {
   OptimizerSpec spec =
       options.optimizer == "adamw" ? adamw(options.learning_rate) : sgd(options.learning_rate);
+  for (ParameterGroup& each : parse_parameter_groups(options.groups)) spec.group(std::move(each));
   return spec.momentum(options.momentum)
       .nesterov(options.nesterov)
       .weight_decay(options.weight_decay)
@@ -50,11 +51,6 @@ std::optional<Pace> pace_of(const TrainOptions& options, int rank) {
 // How many steps the host may be ahead of a device.
 constexpr std::size_t kStepsAhead = 2;
 
-// Every worker's order of the data is its own where it draws by itself.
-std::uint64_t data_seed(std::uint64_t seed, int rank) {
-  return Rng(seed).split(0x64617461).split(static_cast<std::uint64_t>(rank))();
-}
-
 }  // namespace
 
 Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time started)
@@ -78,11 +74,6 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
   run_->impl().worker().budget = budget_;
   lockstep_ = run_->impl().strategy().lockstep();
   check_options();
-  const bool common_order = lockstep_ || options.data_split == "once";
-  batches_ = std::make_unique<GlobalBatches>(
-      static_cast<std::uint32_t>(train_size), step_batch(),
-      common_order ? options.seed : data_seed(options.seed, world.rank()));
-  numbered_ = NumberedBatches(train_size, step_batch(), budget_);
   prefetcher_ = std::make_unique<Prefetcher>(data_.train, compute_.upload());
   Distributed::Impl& run = run_->impl();
   pacer_ = std::make_unique<Pacer>(clock_, run.binding().arena(), options.emulate_step,
@@ -100,7 +91,7 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
   if (!options.resume.empty())
     resume();
   else
-    open_queue({});
+    open_feed({});
   name_run();
   if (!options.out.empty() && world.rank() == 0) start_folder();
   figures_.startup = now() - started;
@@ -126,15 +117,12 @@ void Trainer::check_options() {
                                   options_.bn_recompute, options_.model));
 }
 
-// A run that is resumed with a smaller budget has fewer blocks than the first one handed out.
-void Trainer::open_queue(BlockQueue::State state) {
-  const auto beyond = [this](std::int64_t block) {
-    return block < 0 || block >= numbered_.count();
-  };
-  std::erase_if(state.held, beyond);
-  std::erase_if(state.returned, beyond);
-  if (options_.data_split == "once")
-    queue_ = std::make_unique<SharedBlocks>(world_, numbered_.count(), state);
+void Trainer::open_feed(const Feed::Start& start) {
+  const Draw draw = lockstep_                       ? Draw::together
+                    : options_.data_split == "once" ? Draw::queued
+                                                    : Draw::alone;
+  feed_ = std::make_unique<Feed>(
+      world_, FeedPlan{data_.train->size(), step_batch(), budget_, options_.seed, draw}, start);
 }
 
 std::map<std::string, std::string> Trainer::identity() const {
@@ -155,8 +143,7 @@ void Trainer::resume() {
       find_checkpoint(world_, options_.resume, [this](const std::string& line) { warn(line); });
   const TrainingState state = load_checkpoint(checkpoint, run_->impl(), identity());
   position_ = state.position;
-  batches_->seek(position_);
-  open_queue(state.queue);
+  open_feed({position_, state.queue});
   saved_at_ = state.progress.samples;
   resumed_id_ = state.run_id;
   bar_.say(fmt::format("resumed from {}", checkpoint.string()));
@@ -186,7 +173,7 @@ void Trainer::start_folder() {
     const RunRecord before = read_run(out);
     if (!before.started.empty()) record.started = before.started;
     record.resumed_from = before.resumed_from;
-    for (const std::string& name : set_aside_later(out, saved_at_))
+    for (const std::string& name : set_aside_later(out / "checkpoints", saved_at_))
       warn(fmt::format("checkpoint {} was made later: it is set-aside-{} now", name, name));
   } else if (options_.overwrite) {
     remove_run(out);
@@ -212,23 +199,11 @@ std::int64_t Trainer::step_batch() const {
   return options_.batch * options_.accumulate * (lockstep_ ? workers : 1);
 }
 
-Trainer::Step Trainer::next_step(std::int64_t done) {
-  if (done >= budget_) return {};
-  if (queue_) return next_block();
-  const auto indices = lockstep_ ? batches_->next(budget_ - done) : batches_->next();
-  return {{indices.begin(), indices.end()}, batches_->position()};
+Feed::Step Trainer::next_step(std::int64_t done) {
+  return done >= budget_ ? Feed::Step{} : feed_->next(budget_ - done);
 }
 
-// None are left: an empty step, in which this worker waits for the others.
-Trainer::Step Trainer::next_block() {
-  const std::int64_t block = queue_->take();
-  if (block == BlockQueue::kNone) return {{}, batches_->position()};
-  batches_->seek(numbered_.position(block));
-  const auto indices = batches_->next(numbered_.samples(block));
-  return {{indices.begin(), indices.end()}, batches_->position(), block};
-}
-
-Trainer::Part Trainer::own_part(const Step& step) {
+Trainer::Part Trainer::own_part(const Feed::Step& step) {
   Part part;
   Share share{0, std::ssize(step.indices)};
   if (lockstep_) share = share_of(run_->impl().strategy().split(share.count), world_.rank());
@@ -307,10 +282,9 @@ bool Trainer::run() {
   while (done() < budget_ && !worker.all_stop && !reached) {
     const std::int64_t before = done(), steps = run_->steps();
     const Time begin = now();
-    worker.wants_to_stop = stop_requested();
     // Shares may follow measured speeds, so the next step's are only a guess, good for loading
     // early.
-    const Step step = std::move(next_);
+    const Feed::Step step = std::move(next_);
     next_ = next_step(lockstep_ ? before + std::ssize(step.indices) : before);
     step_name_ = step.block < 0 ? "" : fmt::format(" {}", step.block);
     const Part part = own_part(step);
@@ -342,12 +316,13 @@ bool Trainer::run() {
   if (!leaving && (apart || evaluated_at_ != done())) evaluate_now([] { return false; });
   bar_.finish(progress());
   if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
+  finish_checkpoint();
   if (leaving) {
     evaluated_at_ = -1;  // not as the model is now
     bar_.say(fmt::format("stopped at {} of {} samples{}", done(), budget_,
                          options_.out.empty() ? "" : ": a checkpoint is saved"));
   }
-  if (queue_) queue_->close();
+  feed_->close();
   report(finished);
   return !leaving;
 }
@@ -493,10 +468,16 @@ void Trainer::checkpoint_now() {
   run_->flush();  // may apply what was on its way, and count it
   TrainingState state{run_->impl().worker().progress, position_, {}, identity(), run_id_};
   state.progress.samples = agreed_samples();
-  if (queue_) state.queue = queue_->settled();
+  state.queue = feed_->settled();
   if (next_.block >= 0) state.queue.held.insert(state.queue.held.begin(), next_.block);
   save_checkpoint(options_.out, run_->impl(), state, options_.keep_checkpoints);
   saved_at_ = state.progress.samples;
+  figures_.checkpointing += now() - begin;
+}
+
+void Trainer::finish_checkpoint() {
+  const Time begin = now();
+  run_->wait_for_checkpoint();
   figures_.checkpointing += now() - begin;
 }
 

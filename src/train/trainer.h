@@ -9,20 +9,19 @@
 
 #include "data/open.h"
 #include "data/prefetch.h"
-#include "data/sampler.h"
 #include "emulate/pacer.h"
 #include "keep/run_folder.h"
 #include "models/model.h"
 #include "observe/metrics_file.h"
-#include "observe/progress.h"
 #include "observe/trace_file.h"
 #include "plan/marks.h"
-#include "runtime/shared_blocks.h"
+#include "runtime/feed.h"
+#include "skein/progress.h"
 #include "skein/torch.h"
+#include "torch/late_number.h"
 #include "train/batch_norm.h"
 #include "train/checkpoint.h"
 #include "train/compute.h"
-#include "train/late_number.h"
 #include "train/report.h"
 
 namespace skein {
@@ -41,14 +40,6 @@ class Trainer {
  private:
   using Indices = std::vector<std::uint32_t>;
 
-  // The samples of all workers in one step, or of this one where there is no lockstep, and where
-  // the data stand after it.
-  struct Step {
-    Indices indices;
-    GlobalBatches::Position after;
-    std::int64_t block = BlockQueue::kNone;  // its number, where workers draw from a queue
-  };
-
   // This worker's part of a step: one piece per micro-batch that is not empty.
   struct Part {
     std::vector<Indices> pieces;
@@ -60,10 +51,9 @@ class Trainer {
   void warn(const std::string& line) const;
   void name_run();
   void start_folder();
-  void open_queue(BlockQueue::State state);
-  Step next_step(std::int64_t done);
-  Step next_block();
-  Part own_part(const Step& step);
+  void open_feed(const Feed::Start& start);
+  Feed::Step next_step(std::int64_t done);
+  Part own_part(const Feed::Step& step);
   void train_step(const Part& part, const Part& upcoming);
   torch::Tensor forward(const Batch& batch);  // to the loss
   void micro_batch(const Indices& indices, const Indices* next, double weight);
@@ -71,6 +61,7 @@ class Trainer {
   void save_model();
   bool evaluate_now(const std::function<bool()>& stop);  // false: cut short, nothing is known
   void checkpoint_now();
+  void finish_checkpoint();
   void log_step();
   void settle_losses(std::size_t left);
   void catch_up();
@@ -102,9 +93,7 @@ class Trainer {
   std::unique_ptr<TraceRecorder> trace_;
   std::unique_ptr<Pacer> pacer_;
   std::optional<Distributed> run_;
-  std::unique_ptr<GlobalBatches> batches_;
-  NumberedBatches numbered_{1, 1, 1};
-  std::unique_ptr<SharedBlocks> queue_;  // null: every worker draws by itself
+  std::unique_ptr<Feed> feed_;
   std::unique_ptr<Prefetcher> prefetcher_;
   std::string run_id_;
   std::string resumed_id_;      // of the run that the checkpoint is of, if it says so
@@ -113,7 +102,7 @@ class Trainer {
   ProgressBar bar_;
   RunFigures figures_;
   GlobalBatches::Position position_;  // of the last step that is over
-  Step next_;                         // drawn, and not begun
+  Feed::Step next_;                   // drawn, and not begun
   std::string step_name_;             // of the step that is computed, in traces
   Evaluation evaluation_;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;

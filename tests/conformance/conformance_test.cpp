@@ -277,6 +277,31 @@ TEST_P(Conformance, PointToPointKeepsOrderAndExchangeGoesBothWays) {
   });
 }
 
+// All messages between two workers on a channel take one line, whatever sends them.
+TEST_P(Conformance, CollectivesAndMessagesShareAChannel) {
+  run_all_ok([](Fabric& fabric) -> Task<> {
+    if (fabric.size() == 1) co_return;
+    const int next = (fabric.rank() + 1) % fabric.size();
+    const int previous = (fabric.rank() + fabric.size() - 1) % fabric.size();
+    const auto buffer = fabric.allocate(1000), in = fabric.allocate(1000);
+    for (std::size_t k = 0; k < 6; ++k) {
+      set(buffer->span(), fabric.rank(), k);
+      co_await fabric.all_reduce(4, buffer->span(), soon(fabric));
+      co_await fabric.broadcast(4, buffer->span(), static_cast<int>(k) % fabric.size(),
+                                soon(fabric));
+      co_await fabric.barrier(4, soon(fabric));
+      set(buffer->span(), fabric.rank(), k);
+      std::vector<Task<>> both;
+      both.push_back(fabric.send(4, next, buffer->span(), soon(fabric)));
+      both.push_back(fabric.receive(4, previous, in->span(), soon(fabric)));
+      co_await all_of(fabric.loop(), std::move(both));
+      const auto all_in = floats_of(in->span());
+      for (std::size_t i = 0; i < 1000; ++i)
+        if (all_in[i] != value(previous, i, k)) throw Error("wrong message");
+    }
+  });
+}
+
 TEST_P(Conformance, ManyInFlightOnInterleavedChannels) {
   run_all_ok([](Fabric& fabric) -> Task<> {
     constexpr int kOperations = 60;

@@ -35,8 +35,7 @@ struct Rank {
        std::unique_ptr<Optimizer> chosen = nullptr, Trace* watched = nullptr)
       : arena({{"a", kElements}}, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(chosen ? std::move(chosen)
-                         : std::make_unique<Sgd>(arena.size(), SgdOptions{},
-                                                 std::vector<GroupRule>{}, allocator(fabric))),
+                         : std::make_unique<Sgd>(arena.size(), SgdOptions{}, allocator(fabric))),
         worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}),
                watched ? *watched : static_cast<Trace&>(no_trace), 20s, 0, 5),
         strategy(make_strategy(name, options, worker)) {
@@ -167,8 +166,8 @@ TEST_P(GossipOf, SettledItLeavesTheParametersAlone) {
 
 TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
   run_all_but(-1, [&](Fabric& fabric) -> Task<> {
-    auto adamw = std::make_unique<Adamw>((kElements + 15) / 16 * 16, AdamwOptions{},
-                                         std::vector<GroupRule>{}, allocator(fabric));
+    auto adamw =
+        std::make_unique<Adamw>((kElements + 15) / 16 * 16, AdamwOptions{}, allocator(fabric));
     Rank rank(fabric, strategy(), {{"momentum", "averaged"}, {"rate", "2"}}, std::move(adamw));
     // Of constant gradients a rank by itself would have a mean of (1 − β1^k) times its own; however
     // the ranks' steps and exchanges fall in time, averages stay below the greatest gradient.

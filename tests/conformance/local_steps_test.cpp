@@ -20,7 +20,7 @@ constexpr std::int64_t kBatch = 4;
 struct Runner {
   Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options)
       : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}, {}, allocator(fabric)),
+        optimizer(arena.size(), {0.9, 0, false}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0),
         strategy(make_strategy(name, options, worker)) {}
 

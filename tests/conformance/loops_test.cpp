@@ -25,7 +25,7 @@ void require(bool holds, const std::string& what) {
 struct Runner {
   explicit Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options = {})
       : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}, {}, allocator(fabric)),
+        optimizer(arena.size(), {0.9, 0, false}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, kPatience, 0),
         strategy(make_strategy(name, options, worker)),
         background(fabric.loop().spawn_background(strategy->background())) {}

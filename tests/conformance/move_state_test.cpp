@@ -28,7 +28,7 @@ float value_of(std::size_t vector, std::size_t element) {
 struct Owner {
   Owner(Fabric& fabric, const std::vector<Arena::Parameter>& parameters)
       : arena(parameters, allocate_absent),
-        optimizer(arena.size(), AdamwOptions{}, {}, allocator(fabric)),
+        optimizer(arena.size(), AdamwOptions{}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0) {}
 
   BucketPlan plan(std::size_t bucket_bytes) const {

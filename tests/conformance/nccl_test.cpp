@@ -151,6 +151,40 @@ TEST_P(Nccl, ExchangesAndCollectivesShareOneOrder) {
   }));
 }
 
+TEST_P(Nccl, ExchangesFollowCollectivesOnTheirChannel) {
+  expect_all_ok(run_on_nccl(GetParam(), [](Fabric& fabric) -> Task<> {
+    const int peer = fabric.rank() ^ 1;
+    const auto out = fabric.allocate(kCount), into = fabric.allocate(kCount);
+    for (int round = 0; round < 10; ++round) {
+      fill(out->span(), 1);
+      co_await fabric.all_reduce(3, out->span(), soon(fabric));
+      co_await fabric.broadcast(3, out->span(), 0, soon(fabric));
+      co_await fabric.barrier(3, soon(fabric));
+      fill(out->span(), static_cast<float>(100 * round + fabric.rank()));
+      co_await fabric.exchange(3, peer, out->span(), into->span(), soon(fabric));
+      require(all_are(into->span(), static_cast<float>(100 * round + peer)), "another's values");
+    }
+    co_await fabric.barrier(3, soon(fabric));  // rank 0 gives numbers to all
+  }));
+}
+
+// Without rank 0 there are no numbers.
+TEST(NcclFaults, AnExchangeDoesNotWaitForARankZeroThatHasLeft) {
+  const auto outcomes = run_on_nccl(4, [](Fabric& fabric) -> Task<> {
+    if (fabric.rank() < 2) co_return;
+    const auto out = fabric.allocate(kCount), into = fabric.allocate(kCount);
+    const Time begin = fabric.loop().now();
+    try {
+      for (;;)
+        co_await fabric.exchange(3, fabric.rank() ^ 1, out->span(), into->span(), soon(fabric));
+    } catch (const IoError& error) {
+      require(error.peer() == 0, "another rank is named");
+      require(fabric.loop().now() - begin < 10s, "noticed too late");
+    }
+  });
+  expect_all_ok(outcomes);
+}
+
 TEST_P(Nccl, TheHostIsAhead) {
   expect_all_ok(run_on_nccl(GetParam(), [](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(kCount);

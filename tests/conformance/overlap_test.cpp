@@ -36,7 +36,7 @@ TEST_P(OverlapOf, DearsFirstGatherLeavesBeforeTheSecondShardIsUpdated) {
   expect_ok(GetParam(), 2, [](Fabric& fabric) -> Task<> {
     Arena arena({{"a", 100000}, {"b", 100000}, {"c", 100000}},
                 [&](std::size_t count) { return fabric.allocate(count); });
-    Sgd optimizer(arena.size(), {0.9, 0, false}, {}, allocator(fabric));
+    Sgd optimizer(arena.size(), {0.9, 0, false}, allocator(fabric));
     Notes notes;
     Worker worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), notes, 30s, 0);
     const auto dear = make_strategy("dear", {{"fusion", "none"}}, worker);

@@ -63,7 +63,7 @@ struct Rank {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0,
        const std::vector<Arena::Parameter>& parameters = kParameters)
       : arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}, {}, allocator(fabric)),
+        optimizer(arena.size(), {kMomentum, 0, false}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
         strategy(make_strategy(name, options, worker)) {}
 

@@ -30,7 +30,7 @@ struct Model {
   Model(Fabric& fabric, const std::string& name, float its_scale)
       : scale(its_scale),
         arena({{"a", 5000}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), SgdOptions{}, {}, allocator(fabric)),
+        optimizer(arena.size(), SgdOptions{}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0, 5),
         strategy(make_strategy(name, {}, worker)),
         background(fabric.loop().spawn(strategy->background())) {}
@@ -62,8 +62,16 @@ struct Model {
     std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
     co_await fabric.broadcast(kCheck, memory->span(), 0, fabric.loop().now() + 30s);
     require(std::ranges::equal(floats_of(mine), floats_of(memory->span())), "replicas differ");
+    // Who has a pace of its own may have made more steps before it heard that all were made.
+    std::int64_t longest = steps;
+    const Merge greater = [](std::span<std::byte> into, std::span<const std::byte> from) {
+      pack(into, std::max(unpack<std::int64_t>(into), unpack<std::int64_t>(from)));
+    };
+    co_await fabric.combine(kCheck, message_in(longest), greater, fabric.loop().now() + 30s);
     const double one = -kRate * static_cast<double>(scale);  // a step's on rank 0
-    const double least = one * kSteps * (worker.size() + 1), most = one * kSteps;
+    const double most = one * kSteps;
+    const double least =
+        one * static_cast<double>(std::max<std::int64_t>(longest, kSteps)) * (worker.size() + 1);
     require(floats_of(mine)[0] >= 1.05 * least && floats_of(mine)[0] <= 0.05 * most,
             std::to_string(floats_of(mine)[0]) + " of [" + std::to_string(least) + ", " +
                 std::to_string(most) + "]");

@@ -40,7 +40,7 @@ struct Rank {
        double clip = 0, const std::vector<Arena::Parameter>& parameters = kSmall)
       : numbers(numbers),
         arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}, {}, allocator(fabric)),
+        optimizer(arena.size(), {kMomentum, 0, false}, allocator(fabric)),
         worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
         strategy(make_strategy(name, options, worker)) {
     std::uint64_t i = 0;

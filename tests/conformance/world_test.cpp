@@ -2,63 +2,22 @@
 #include "skein/world.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "conformance/joined.h"
 #include "runtime/world_impl.h"
 
 namespace skein {
 namespace {
 
+using test::in_both_ways;
+using test::on_workers;
+
 constexpr std::int64_t kTwo24 = std::int64_t{1} << 24, kTwo53 = std::int64_t{1} << 53;
-
-// Runs `body` as every rank of a run of `size` processes; each must return without a failure.
-void on_workers(int size, const std::function<void(World&)>& body) {
-  static int runs = 0;
-  const std::string run_id =
-      "world-test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::setenv("SKEIN_RANK", std::to_string(rank).c_str(), 1);
-      ::setenv("SKEIN_SIZE", std::to_string(size).c_str(), 1);
-      ::setenv("SKEIN_RUN", run_id.c_str(), 1);
-      int code = 1;
-      try {
-        World world = World::join({.patience = std::chrono::seconds(20)});
-        body(world);
-        code = testing::Test::HasFailure() ? 1 : 0;
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-      }
-      std::fflush(nullptr);
-      ::_exit(code);
-    }
-    children.push_back(child);
-  }
-  for (int rank = 0; rank < size; ++rank) {
-    int status = 0;
-    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << rank;
-  }
-}
-
-// With and without tolerance of losses, which sums in another way.
-void in_both_ways(int size, const std::function<void(World&)>& body) {
-  for (const bool tolerant : {false, true})
-    on_workers(size, [&](World& world) {
-      if (tolerant) world.impl().tolerate_losses();
-      body(world);
-      world.barrier();
-    });
-}
 
 TEST(World, SumsOfWholeNumbersAreExact) {
   for (const int size : {1, 2, 3, 5})
@@ -124,7 +83,7 @@ TEST(World, TextsKeepTheirLengthAndEveryByte) {
       if (rank == 2) text[5] = '\0';
       return text;
     };
-    const auto texts = world.impl().gather_text(text_of(world.rank()));
+    const auto texts = world.gather_text(text_of(world.rank()));
     ASSERT_EQ(texts.size(), 3u);
     for (int rank = 0; rank < 3; ++rank)
       EXPECT_TRUE(texts[static_cast<std::size_t>(rank)] == text_of(rank)) << rank;

@@ -6,20 +6,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "installed.h"
 #include "multiproc/model_file.h"
-#include "multiproc/process.h"
 
 namespace skein::testing {
 namespace {
-
-constexpr std::chrono::minutes kLimit{9};
-
-// Runs a command that must succeed and returns what it printed.
-std::string must(std::vector<std::string> argv) {
-  const Finished finished = Process(argv).wait(kLimit);
-  EXPECT_EQ(finished.code, 0) << argv[0] << " " << argv[1] << "\n" << finished.out << finished.err;
-  return finished.out;
-}
 
 double last_loss(const std::string& output) {
   const std::size_t at = output.rfind("loss ");
@@ -38,22 +29,13 @@ void expect_standard_library_first(const std::string& program) {
 
 TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   const Folder folder;
-  const std::string prefix = folder / "prefix", build = folder / "build";
-  must({SKEIN_CMAKE, "--install", SKEIN_BUILD_DIR, "--prefix", prefix});
+  const std::string prefix = Installed::get().prefix();
   ASSERT_TRUE(std::filesystem::exists(prefix + "/include/skein/torch.h"));
   for (const auto& each : std::filesystem::directory_iterator(prefix + "/include"))
     EXPECT_EQ(each.path().filename(), "skein") << "an internal header was installed";
-
-  // What only Skein's own build needs, a user need not have.
-  must({SKEIN_CMAKE, "-S", SKEIN_SOURCE_DIR "/examples/train_your_model", "-B", build, "-G",
-        SKEIN_GENERATOR, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_PREFIX_PATH=" + prefix,
-        "-DTorch_DIR=" SKEIN_TORCH_DIR, "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
-        "-DCMAKE_DISABLE_FIND_PACKAGE_tomlplusplus=ON",
-        "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON"});
-  must({SKEIN_CMAKE, "--build", build});
   if (HasFailure()) return;
 
-  const std::string program = build + "/train_your_model";
+  const std::string program = Installed::get().example("train_your_model/train_your_model");
   expect_standard_library_first(program);
   expect_standard_library_first(prefix + "/bin/skein");
   const std::string one = folder / "one.safetensors", two = folder / "two.safetensors";

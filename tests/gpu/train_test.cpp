@@ -39,7 +39,9 @@ TEST_P(EveryStrategyOnGpu, LearnsAsOnTheCpu) {
   EXPECT_EQ(gpu["device"], "cuda");
   EXPECT_EQ(cpu["device"], "cpu");
   EXPECT_GT(cpu["accuracy"], 0.8);
-  EXPECT_GT(gpu["accuracy"].get<double>(), cpu["accuracy"].get<double>() - 0.07);
+  // How many samples a round of abs has depends on the workers' speeds.
+  const double tolerance = GetParam() == "abs" ? 0.12 : 0.07;
+  EXPECT_GT(gpu["accuracy"].get<double>(), cpu["accuracy"].get<double>() - tolerance);
   for (const Json& worker : gpu["per_worker"]) {
     EXPECT_EQ(worker["device"].get<std::string>().rfind("cuda:", 0), 0u) << worker;
     EXPECT_GT(worker["device_memory_bytes"], 1 << 20) << worker;

@@ -61,6 +61,11 @@ class Program {
     return values;
   }
 
+  // What skein checkpoints says of what a case saved.
+  std::string checkpoints(const std::string& name, const std::string& strategy) const {
+    return Process({SKEIN_BINARY, "checkpoints", folder_ / (name + "." + strategy)}).wait().out;
+  }
+
   void expect_same_bits(const std::string& name) const {
     for (int rank = 0; rank < workers_; ++rank) {
       const auto want = seen(name, "allreduce", rank), got = seen(name, "dear", rank);
@@ -123,6 +128,8 @@ TEST_P(Dear, EqualsAllReduceWhenTheArenaIsReordered) {
     for (const char* strategy : {"allreduce", "dear"})
       EXPECT_EQ(program.figures(name, strategy)["reordered"], 7) << name << strategy;
   }
+  const std::string list = program.checkpoints("resuming", "dear");
+  EXPECT_NE(list.find("whole; case = resuming"), std::string::npos) << list;
 }
 
 // Only the order of a sum may differ, and a sum of two has none.

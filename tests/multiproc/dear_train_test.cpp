@@ -19,7 +19,8 @@ class DearTrain : public ::testing::Test {
     std::istringstream job(
         "--quiet --model mlp --set model.width=96 --set data.train=384 --set data.test=40 "
         "--set strategy.fusion=64KB --samples 384 --checkpoint-every 192 --optimizer adamw "
-        "--lr 0.0001 --weight-decay 0.1 --no-decay-1d --clip 0.5 --schedule cosine:warmup=64 "
+        "--lr 0.0001 --weight-decay 0.1 --no-decay-1d --groups *.weight:factor=0.5 --clip 0.5 "
+        "--schedule cosine:warmup=64 "
         "--workers " +
         std::to_string(workers) + " --batch " + std::to_string(32 / workers));
     for (std::string word; job >> word;) argv.push_back(word);

@@ -92,6 +92,9 @@ TEST(TrainOptions, RefusesWhatDoesNotFitTogether) {
             "--wire bf16 and --set strategy.wire=f32: expected one of the two\n");
   EXPECT_EQ(refusal({"--set", "strategy.wire=f16"}),
             "strategy.wire = 'f16': expected f32 or bf16\n");
+  EXPECT_EQ(refusal({"--groups", "head.*:speed=2"}),
+            "--groups head.*:speed=2: unknown key 'speed': expected lr, factor, weight-decay, "
+            "momentum, frozen\n");
   EXPECT_EQ(refusal({"--topology", "ring"}), "--topology: strategy 'allreduce' does not use it\n");
 }
 

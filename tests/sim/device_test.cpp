@@ -182,8 +182,7 @@ TEST_P(OnADevice, HasThemWithAdamwAndWorkersThatShareHosts) {
   Scenario scenario = scenario_of(GetParam(), 4);
   scenario.network.workers_per_host = 2;
   scenario.optimizer = [](std::size_t size, Allocate allocate) {
-    return std::make_unique<Adamw>(size, AdamwOptions{}, std::vector<GroupRule>{},
-                                   std::move(allocate));
+    return std::make_unique<Adamw>(size, AdamwOptions{}, std::move(allocate));
   };
   toy::ToyQueue queue(5, 4);
   expect_the_same(run(scenario, "quadratic", nullptr), run(scenario, "quadratic", &queue));

@@ -29,7 +29,7 @@ inline Network free_network() { return plain_network(1e21, Duration(0)); }
 
 inline auto sgd(const SgdOptions& options = {}) {
   return [options](std::size_t size, Allocate allocate) {
-    return std::make_unique<Sgd>(size, options, std::vector<GroupRule>{}, std::move(allocate));
+    return std::make_unique<Sgd>(size, options, std::move(allocate));
   };
 }
 

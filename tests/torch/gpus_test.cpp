@@ -5,7 +5,7 @@
 
 #include "data/upload.h"
 #include "skein/error.h"
-#include "train/late_number.h"
+#include "torch/late_number.h"
 
 namespace skein::gpus_test {
 namespace {

@@ -18,9 +18,9 @@ namespace skein::test {
 
 inline constexpr std::chrono::seconds kPatience{20};
 
-// Runs `body` as every rank of a run of `size` processes; each must return without a failure, and
-// none may outlive the patience of the others by much.
-inline void as_workers(int size, const std::function<void(World)>& body) {
+// Runs `body` as every rank of a run of `size` processes and returns how each ended, as waitpid()
+// says. One whose body throws, or has a failure, ends with 1.
+inline std::vector<int> statuses_of_workers(int size, const std::function<void(World)>& body) {
   static int runs = 0;
   const std::string run_id =
       "torch-test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
@@ -45,9 +45,16 @@ inline void as_workers(int size, const std::function<void(World)>& body) {
     }
     children.push_back(child);
   }
+  std::vector<int> statuses;
+  for (const pid_t child : children) ::waitpid(child, &statuses.emplace_back(), 0);
+  return statuses;
+}
+
+// Each must return without a failure, and none may outlive the patience of the others by much.
+inline void as_workers(int size, const std::function<void(World)>& body) {
+  const std::vector<int> statuses = statuses_of_workers(size, body);
   for (int rank = 0; rank < size; ++rank) {
-    int status = 0;
-    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+    const int status = statuses[static_cast<std::size_t>(rank)];
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
         << "rank " << rank << " ended with status " << status;
   }

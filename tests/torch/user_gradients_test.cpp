@@ -3,8 +3,10 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <map>
 
 #include "on_workers.h"
+#include "skein/loss_scaler.h"
 #include "skein/torch.h"
 #include "test_net.h"
 #include "torch/distributed_impl.h"
@@ -215,6 +217,51 @@ TEST_P(BeforeUpdate, RunsOnTheUsersThreadAndMayUseTheWorld) {
   });
 }
 
+// Pieces are the whole gradient, however it is cut: numbered once each they add up, and what is
+// done to them is what a user would do to whole gradients.
+TEST_P(BeforeUpdate, EachPieceIsShownOnceAndCountsAsChanged) {
+  on_workers(3, [](World& world) {
+    const auto spec = sgd(0.1).momentum(0.9);
+    const auto doubled = trained(world, spec, [](auto& g) { g.scale(2); });
+    const auto piecewise = trained(world, spec, [&](AveragedGradients& g) {
+      const double before = g.norm();
+      double squares = 0;
+      std::map<std::string, std::int64_t> shown;
+      g.each([&](const GradientPiece& piece) {
+        EXPECT_LE(piece.offset + piece.values.numel(), piece.parameter.numel());
+        squares += piece.values.to(torch::kFloat64).square().sum().item<double>();
+        shown[piece.name] += piece.values.numel();
+        piece.values.mul_(2);
+      });
+      EXPECT_NEAR(g.norm(), 2 * before, 1e-6 * before);  // each element is rounded once more
+      std::int64_t count = 0;
+      for (const auto& each : shown) count += each.second;
+      if (std::string(GetParam().name) == "dear") {
+        count = world.sum_integers({count}).front();
+        squares = world.sum({squares}).front();
+      }
+      EXPECT_EQ(count, 6 * 8 + 8 + 8 * 8 + 8 + 8 * 2 + 2);
+      EXPECT_NEAR(std::sqrt(squares), before, 1e-6 * before);
+    });
+    EXPECT_TRUE(torch::equal(doubled, piecewise));
+  });
+}
+
+// The optimizer's clipping sees what the hook left.
+TEST_P(BeforeUpdate, ClippingFollowsWhatEachChanged) {
+  on_workers(2, [](World& world) {
+    const auto clamp = [](const GradientPiece& piece) { piece.values.clamp_(-0.01, 0.01); };
+    auto clipping = sgd(0.1);
+    clipping.clip(0.02);
+    const auto want = trained(world, clipping, [&](auto& g) { g.each(clamp); });
+    EXPECT_TRUE(torch::equal(want, trained(world, sgd(0.1), [&](auto& g) {
+                               g.each(clamp);
+                               g.clip(0.02);
+                             })));
+    EXPECT_FALSE(torch::equal(want, trained(world, sgd(0.1), [&](auto& g) { g.each(clamp); })));
+  });
+}
+
 TEST_P(BeforeUpdate, WorkersThatDecideDifferentlyAllLearnOfIt) {
   if (std::string(GetParam().name) == "local") return;  // each has a model of its own
   test::as_workers(3, [](World world) {
@@ -276,8 +323,110 @@ TEST_P(Skipping, ABadBatchOfOneWorkerLeavesNoTraceOnAny) {
   });
 }
 
+// Factors that are powers of two change no bit; a step that overflows on one worker is taken by
+// none, and all have the same factor after it.
+TEST_P(Skipping, ScaledLossesGiveTheBitsOfPlainOnes) {
+  if (std::string(GetParam()) == "abs") return;
+  on_workers(3, [](World& world) {
+    const auto train = [&](bool scaled) {
+      auto net = small_net();
+      Distributed run = distribute(world, *net, adamw(0.01).clip(0.05), StrategySpec(GetParam()));
+      LossScaler scaler({.initial = 1024, .growth_interval = 2});
+      if (scaled) run.before_update([&](AveragedGradients& g) { scaler.unscale(g); });
+      for (int step = 0; step < 7; ++step) {
+        if (step == 3 && !scaled) continue;
+        auto loss = loss_of(net, world, step);
+        if (step == 3 && world.rank() == 1) loss = loss * INFINITY;
+        (scaled ? scaler.scale(loss) : loss).backward();
+        run.step(4);
+        EXPECT_TRUE(same_on_all(world, torch::tensor({scaler.factor()})));
+      }
+      run.flush();
+      EXPECT_EQ(run.steps(), 6);
+      EXPECT_EQ(scaler.skipped(), scaled ? 1 : 0);
+      // Twice as large after two, half after the overflow, twice again after two more.
+      EXPECT_EQ(scaler.factor(), scaled ? 2048 : 1024);
+      return flat_parameters(*net);
+    };
+    EXPECT_TRUE(torch::equal(train(true), train(false)));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Lockstep, Skipping, testing::Values("allreduce", "dear", "abs"),
                          [](const auto& info) { return std::string(info.param); });
+
+// The majority of the workers' signs in place of the mean: signs before the sum, by torch's own
+// hooks, and the sign of the mean after it.
+TEST(CustomReduction, MajorityOfSigns) {
+  on_workers(3, [](World& world) {
+    const auto train = [&](const char* strategy) {
+      auto net = small_net();
+      for (auto& each : net->parameters())
+        each.register_hook([](torch::Tensor gradient) { return gradient.sign(); });
+      Distributed run = distribute(world, *net, sgd(0.125), in_small_buckets(strategy));
+      run.before_update([](AveragedGradients& g) {
+        g.each([](const GradientPiece& piece) { piece.values.sign_(); });
+      });
+      const auto before = flat_parameters(*net);
+      loss_of(net, world, 0).backward();
+      run.step(4);
+      loss_of(net, world, 1).backward();
+      run.step(4);
+      run.flush();
+      return std::make_pair(before, flat_parameters(*net));
+    };
+    const auto [before, after] = train("allreduce");
+    // Two steps of an eighth each, up or down: three workers never tie.
+    const auto moved = (after - before).abs();
+    EXPECT_TRUE(((moved - 0.25).abs().lt(1e-6) | moved.lt(1e-6)).all().item<bool>());
+    EXPECT_GT(moved.sum().item<float>(), 1);
+    EXPECT_TRUE(torch::equal(train("dear").second, after));
+  });
+}
+
+AveragedGradients with_norm(double norm) { return AveragedGradients(norm); }
+
+TEST(LossScaler, GrowsBacksOffAndStopsAtItsLimits) {
+  LossScaler scaler({.initial = 4, .growth_interval = 2, .least = 1, .most = 8});
+  const auto see = [&](double norm) {
+    AveragedGradients g = with_norm(norm);
+    const double factor = scaler.factor();
+    EXPECT_EQ(scaler.unscale(g), std::isfinite(norm));
+    EXPECT_EQ(g.skipped(), !std::isfinite(norm));
+    if (!g.skipped()) {
+      EXPECT_EQ(g.norm(), norm / factor);
+    }
+    return scaler.factor();
+  };
+  EXPECT_EQ(see(1), 4);
+  EXPECT_EQ(see(1), 8);
+  EXPECT_EQ(see(1), 8);
+  EXPECT_EQ(see(1), 8) << "the most";
+  EXPECT_EQ(see(INFINITY), 4);
+  EXPECT_EQ(see(NAN), 2);
+  EXPECT_EQ(see(1), 2);
+  EXPECT_EQ(see(INFINITY), 1);
+  EXPECT_EQ(see(INFINITY), 1) << "the least";
+  EXPECT_EQ(scaler.skipped(), 4);
+  const LossScaler::State state = scaler.state();
+  LossScaler other({.initial = 8, .least = 1, .most = 8});
+  other.set_state(state);
+  EXPECT_EQ(other.factor(), 1);
+  EXPECT_EQ(other.skipped(), 4);
+  EXPECT_THROW(other.set_state({.factor = 16}), ConfigError);
+  EXPECT_THROW(for (int i = 0; i < 20; ++i) see(NAN), Error);
+}
+
+TEST(LossScaler, RefusesWhatCannotBe) {
+  EXPECT_THROW(LossScaler({.initial = 0}), ConfigError);
+  EXPECT_THROW(LossScaler({.growth = 0.5}), ConfigError);
+  EXPECT_THROW(LossScaler({.growth_interval = 0}), ConfigError);
+  EXPECT_THROW(LossScaler({.backoff = 1}), ConfigError);
+  AveragedGradients of_several_steps(1, false);
+  LossScaler scaler;
+  EXPECT_TRUE(contains(test::message_of<ConfigError>([&] { scaler.unscale(of_several_steps); }),
+                       {"abs", "factor()"}));
+}
 
 }  // namespace
 }  // namespace skein::user_gradients_test

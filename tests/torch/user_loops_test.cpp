@@ -222,6 +222,51 @@ void one_run_after_the_other(Job& job, const StrategySpec& strategy) {
   fixed_number_of_steps(job, strategy);
 }
 
+// As in a GAN: the net's loss goes through another model, which learns from its own loss alone.
+void a_loss_through_another_model(Job& job, const StrategySpec& strategy) {
+  auto run = job.start(strategy);
+  torch::nn::Linear judge(1, 1);
+  {
+    const torch::NoGradGuard no_grad;
+    judge->weight.fill_(1.5F);
+    judge->bias.fill_(0);
+  }
+  auto judged = distribute(job.world, *judge, sgd(0.02), strategy);
+  const auto judges_loss = [&](const torch::Tensor& y) {
+    return torch::nn::functional::mse_loss(judge->forward(y), y);
+  };
+  for (int step = 0; step < 30; ++step) {
+    const auto x = job.inputs.narrow(0, step % 5 * kBatch, kBatch);
+    const auto y = job.targets.narrow(0, step % 5 * kBatch, kBatch);
+    judges_loss(y).backward();
+    judged.step(kBatch);
+    torch::nn::functional::mse_loss(judge->forward(job.net->forward(x)), y)
+        .backward({}, {}, false, job.net->parameters());
+    run.step(kBatch);
+  }
+  run.flush();
+  judged.flush();
+  EXPECT_TRUE(test::same_on_all(job.world, test::flat_parameters(*judge)));
+  EXPECT_LT(std::abs(judge->weight.item<float>() - 1), 0.45F);
+}
+
+// The same by somebody who forgets that the judge gets gradients, too: all workers are told.
+void a_loss_that_reaches_another_model(Job& job, const StrategySpec& strategy) {
+  torch::nn::Linear judge(1, 1);
+  try {
+    auto judged = distribute(job.world, *judge, sgd(0.02), strategy);
+    // Whoever leaves by an exception counts as lost there, and this world is needed still.
+    if (judged.impl().strategy().survives_losses()) return fixed_number_of_steps(job, strategy);
+    judge->forward(job.net->forward(job.inputs)).sum().backward();
+    judge->forward(job.targets).sum().backward();
+    ADD_FAILURE() << "two backward passes in a step that has one";
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(test::contains(error.what(), {"backward pass 2", "inputs"}));
+  }
+  job.net->zero_grad();
+  fixed_number_of_steps(job, strategy);
+}
+
 const std::vector<std::pair<const char*, Loop>> kLoops{
     {"a fixed number of steps", fixed_number_of_steps},
     {"epochs with a short last batch", epochs_with_a_short_last_batch},
@@ -234,7 +279,9 @@ const std::vector<std::pair<const char*, Loop>> kLoops{
     {"evaluation in the middle", evaluation_in_the_middle},
     {"until enough samples", until_enough_samples},
     {"a worker without data at first", a_worker_without_data_at_first},
-    {"one run after the other", one_run_after_the_other}};
+    {"one run after the other", one_run_after_the_other},
+    {"a loss through another model", a_loss_through_another_model},
+    {"a loss that reaches another model", a_loss_that_reaches_another_model}};
 
 class UserLoops : public testing::TestWithParam<std::string> {};
 

@@ -4,11 +4,15 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "core/atomic_file.h"
+#include "keep/background_writer.h"
 #include "keep/checkpoint_files.h"
 #include "keep/checkpoint_state.h"
 #include "keep/run_folder.h"
+#include "keep/unfinished_checkpoint.h"
+#include "skein/checkpoint.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -31,6 +35,7 @@ class Keep : public ::testing::Test {
     state.run_id = "00000000000000aa";
     state.samples = samples;
     state.workers = 2;
+    state.data = CheckpointState::Data();
     write_checksums(path,
                     {{"model.safetensors", write_whole(path / "model.safetensors", "weights")},
                      {"state.json", write_whole(path / "state.json", print_state(state))}});
@@ -119,6 +124,8 @@ TEST_F(Keep, EveryEntryOfTheStateIsChecked) {
   refused("returned_blocks", {1, -1});
   refused("identity", {{"seed", 3}});
   refused("order", "fc.weight");
+  refused("ordered", 1);
+  refused("values", {{"epoch", 3}});
   for (const char* text : {"", "{", "[]", "{}"}) {
     overwrite(path / "state.json", text);
     EXPECT_NE(refusal([&] { read_state(path); }).find("state.json"), std::string::npos) << text;
@@ -187,10 +194,10 @@ TEST_F(Keep, RemovingARunLeavesWhatIsNotItsOwn) {
 
 TEST_F(Keep, CheckpointsBeyondTheOneThatIsResumedAreSetAside) {
   for (const std::int64_t samples : {8, 16, 24, 100}) save(samples);
-  EXPECT_EQ(set_aside_later(out, 16), (std::vector<std::string>{"24", "100"}));
+  EXPECT_EQ(set_aside_later(out / "checkpoints", 16), (std::vector<std::string>{"24", "100"}));
   EXPECT_EQ(checkpoints_in(out).size(), 2u);
   EXPECT_TRUE(inspect(out / "checkpoints/set-aside-100").whole());
-  remove_older(out, 1);
+  remove_older(out / "checkpoints", 1);
   ASSERT_EQ(checkpoints_in(out).size(), 1u);
   EXPECT_EQ(samples_of(checkpoints_in(out).front()), 16);
 }
@@ -205,6 +212,119 @@ TEST_F(Keep, APublishedFolderReplacesTheOldOne) {
   std::ifstream(out / "checkpoints/8/state.json") >> text;
   EXPECT_EQ(text, "new");
   EXPECT_EQ(std::distance(fs::directory_iterator(out / "checkpoints"), {}), 1);
+}
+
+// Three workers write a part each.
+class Parts : public Keep {
+ protected:
+  void write_part(int rank) {
+    CheckpointState state;
+    state.samples = 8;
+    state.workers = 3;
+    const std::string name =
+        rank == 0 ? "state.json" : "rank-" + std::to_string(rank) + ".safetensors";
+    const std::string text = rank == 0 ? print_state(state) : "own";
+    parts.done(rank, {{name, write_whole(parts.path() / name, text)}});
+  }
+  void publish(Duration silence, bool without_the_lost = false) {
+    parts.publish({0, 1, 2}, {silence, &hurry, without_the_lost}, 1);
+  }
+  std::string failure(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const UnfinishedCheckpoint parts{out, "8"};
+  std::atomic<bool> hurry = false;
+};
+
+TEST_F(Parts, AreWaitedForAndBecomeACheckpointTogether) {
+  parts.begin();
+  write_part(1);
+  BackgroundWriter others;
+  others.start([this] {
+    write_part(2);
+    write_part(0);
+  });
+  publish(std::chrono::seconds(20));
+  EXPECT_TRUE(others.wait_for(std::chrono::seconds(20)));
+  EXPECT_EQ(others.take_error(), "");
+  EXPECT_TRUE(inspect(parts.published()).whole()) << inspect(parts.published()).damage;
+  EXPECT_EQ(read_state(parts.published()).samples, 8);
+  EXPECT_EQ(numbered_in(out).size(), 1u);
+  EXPECT_FALSE(fs::exists(parts.path()));
+  EXPECT_FALSE(fs::exists(parts.published() / "rank-1.done"));
+}
+
+TEST_F(Parts, OneThatFailsOrIsMissingIsNamedAndNothingAppears) {
+  parts.begin();
+  write_part(0);
+  write_part(1);
+  EXPECT_NE(failure([&] { publish(std::chrono::milliseconds(1)); }).find("no part of rank 2"),
+            std::string::npos);
+  hurry = true;
+  EXPECT_NE(failure([&] { publish(std::chrono::milliseconds(1)); }), "");
+  parts.failed(2, "cannot write: the disk is full");
+  EXPECT_NE(failure([&] { publish(std::chrono::seconds(20)); }).find("rank 2: cannot write"),
+            std::string::npos);
+  EXPECT_TRUE(numbered_in(out).empty());
+}
+
+// One that died after its file was written, and before it said so.
+TEST_F(Parts, WhoIsLostIsLeftOutWhereOthersGoOn) {
+  parts.begin();
+  write_part(0);
+  write_part(1);
+  overwrite(parts.path() / "rank-2.safetensors.tmp-12", "half");
+  publish(std::chrono::milliseconds(1), /*without_the_lost=*/true);
+  EXPECT_TRUE(inspect(parts.published()).whole());
+  EXPECT_TRUE(fs::exists(parts.published() / "rank-1.safetensors"));
+  EXPECT_FALSE(fs::exists(parts.published() / "rank-2.safetensors.tmp-12"));
+}
+
+TEST_F(Parts, WhatADeadRunLeftIsRemovedFirst) {
+  fs::create_directories(out / "unfinished-4");
+  overwrite(out / "unfinished-4/rank-1.done", "{}");
+  parts.begin();
+  EXPECT_FALSE(fs::exists(out / "unfinished-4"));
+  EXPECT_TRUE(fs::is_empty(parts.path()));
+}
+
+TEST(BackgroundWriterTest, DoesOneJobAfterTheOtherAndTellsWhatWentWrong) {
+  BackgroundWriter writer;
+  EXPECT_TRUE(writer.wait_for(Duration(0)));
+  std::atomic<bool> go = false;
+  writer.start([&] {
+    while (!go) std::this_thread::yield();
+    throw Error("the disk is full");
+  });
+  EXPECT_FALSE(writer.wait_for(Duration(0)));
+  go = true;
+  EXPECT_TRUE(writer.wait_for(std::chrono::seconds(20)));
+  EXPECT_EQ(writer.take_error(), "the disk is full");
+  EXPECT_EQ(writer.take_error(), "");
+  int done = 0;
+  {
+    BackgroundWriter other;
+    other.start([&] { done = 1; });
+  }
+  EXPECT_EQ(done, 1) << "its end waits";
+}
+
+TEST(ResumedTest, NumbersAreWholeOrRefused) {
+  Resumed resumed;
+  EXPECT_FALSE(resumed);
+  EXPECT_EQ(resumed.number("epoch", 3), 3);
+  resumed.path = "checkpoints/8";
+  resumed.values = {{"epoch", "9223372036854775807"}, {"rate", "0.1"}};
+  EXPECT_TRUE(resumed);
+  EXPECT_EQ(resumed.number("epoch"), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(resumed.text("rate"), "0.1");
+  EXPECT_THROW(resumed.number("rate"), ConfigError);
 }
 
 }  // namespace

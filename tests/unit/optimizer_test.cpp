@@ -30,21 +30,30 @@ Values random_values(std::uint64_t seed, std::size_t count = kSize) {
 
 Values gradients_of(std::int64_t step) { return random_values(1000 + static_cast<unsigned>(step)); }
 
-UpdateContext context_of(std::int64_t step) {
+using Rules = std::vector<GroupRule>;
+const Rules kRules{{.range = {0, 10}, .weight_decay = 0.0},
+                   {.range = {10, 90}, .lr_scale = 0.5, .weight_decay = 0.3},
+                   {.range = {500, 3}, .lr_scale = 2},
+                   {.range = {600, 7}, .frozen = true},
+                   {.range = {700, 50}, .momentum = 0.5},
+                   {.range = {1000, 3}, .lr_scale = 0, .weight_decay = 0.2}};
+
+UpdateContext context_of(std::int64_t step, const Rules& rules = kRules) {
   return {.learning_rate = 0.05 / static_cast<double>(step),
           .gradient_scale = step % 2 == 0 ? 0.5F : 1.0F,
-          .step = step};
+          .step = step,
+          .groups = rules.empty() ? nullptr : std::make_shared<Groups>(kSize, rules)};
 }
 
 // One element under torch's rules, in double precision.
 struct Reference {
   double p, first = 0, second = 0;
 
-  void sgd(double g, double lr, double wd, const SgdOptions& options, bool first_step) {
+  void sgd(double g, double lr, double wd, double momentum, bool nesterov, bool first_step) {
     g += wd * p;
-    if (options.momentum != 0) {
-      first = first_step ? g : options.momentum * first + g;
-      g = options.nesterov ? g + options.momentum * first : first;
+    if (momentum != 0) {
+      first = first_step ? g : momentum * first + g;
+      g = nesterov ? g + momentum * first : first;
     }
     p -= lr * g;
   }
@@ -59,22 +68,20 @@ struct Reference {
   }
 };
 
-const std::vector<GroupRule> kRules{
-    {{0, 10}, 0.0, 1}, {{10, 90}, 0.3, 0.5}, {{500, 3}, 0.0, 2}, {{1000, 3}, 0.2, 0}};
-
-GroupRule rule_at(const std::vector<GroupRule>& rules, std::size_t element, double default_decay) {
+GroupRule rule_at(const Rules& rules, std::size_t element) {
   for (const GroupRule& rule : rules)
     if (rule.range.offset <= element && element < rule.range.end()) return rule;
-  return {{}, default_decay, 1};
+  return {};
 }
 
 constexpr std::int64_t kSteps = 60;
 
-Values train(Optimizer& optimizer, std::int64_t from = 1, std::int64_t to = kSteps, Values p = {}) {
+Values train(Optimizer& optimizer, std::int64_t from = 1, std::int64_t to = kSteps, Values p = {},
+             const Rules& rules = kRules) {
   if (p.empty()) p = random_values(1);
   for (std::int64_t step = from; step <= to; ++step) {
     Values g = gradients_of(step);
-    optimizer.update({0, kSize}, span_of(p), span_of(g), context_of(step));
+    optimizer.update({0, kSize}, span_of(p), span_of(g), context_of(step, rules));
     EXPECT_EQ(g, Values(kSize, 0.0F)) << "gradients are left zero";
   }
   return p;
@@ -95,19 +102,22 @@ std::vector<Reference> references() {
   return result;
 }
 
-void compare_sgd(const SgdOptions& options, const std::vector<GroupRule>& rules) {
-  Sgd optimizer(kSize, options, rules);
+void compare_sgd(const SgdOptions& options, const Rules& rules) {
+  Sgd optimizer(kSize, options);
   std::vector<Reference> expected = references();
   for (std::int64_t step = 1; step <= kSteps; ++step) {
     const Values g = gradients_of(step);
-    const UpdateContext context = context_of(step);
+    const UpdateContext context = context_of(step, rules);
     for (std::size_t i = 0; i < kSize; ++i) {
-      const GroupRule rule = rule_at(rules, i, options.weight_decay);
+      const GroupRule rule = rule_at(rules, i);
+      if (rule.frozen) continue;
       expected[i].sgd(static_cast<double>(g[i]) * context.gradient_scale,
-                      context.learning_rate * rule.lr_scale, rule.weight_decay, options, step == 1);
+                      context.learning_rate * rule.lr_scale,
+                      rule.weight_decay.value_or(options.weight_decay),
+                      rule.momentum.value_or(options.momentum), options.nesterov, step == 1);
     }
   }
-  expect_near(train(optimizer), expected);
+  expect_near(train(optimizer, 1, kSteps, {}, rules), expected);
 }
 
 TEST(Sgd, EqualsTheDefinition) {
@@ -116,23 +126,24 @@ TEST(Sgd, EqualsTheDefinition) {
   compare_sgd({.momentum = 0.9}, {});
   compare_sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}, {});
   compare_sgd({.momentum = 0.9, .weight_decay = 0.1}, kRules);
-  compare_sgd({.weight_decay = 0.1}, kRules);
+  compare_sgd({.weight_decay = 0.1, .groups_have_momentum = true}, kRules);
 }
 
-void compare_adamw(const AdamwOptions& options, const std::vector<GroupRule>& rules) {
-  Adamw optimizer(kSize, options, rules);
+void compare_adamw(const AdamwOptions& options, const Rules& rules) {
+  Adamw optimizer(kSize, options);
   std::vector<Reference> expected = references();
   for (std::int64_t step = 1; step <= kSteps; ++step) {
     const Values g = gradients_of(step);
-    const UpdateContext context = context_of(step);
+    const UpdateContext context = context_of(step, rules);
     for (std::size_t i = 0; i < kSize; ++i) {
-      const GroupRule rule = rule_at(rules, i, options.weight_decay);
-      expected[i].adamw(static_cast<double>(g[i]) * context.gradient_scale,
-                        context.learning_rate * rule.lr_scale, rule.weight_decay, options,
-                        static_cast<double>(step));
+      const GroupRule rule = rule_at(rules, i);
+      if (rule.frozen) continue;
+      expected[i].adamw(
+          static_cast<double>(g[i]) * context.gradient_scale, context.learning_rate * rule.lr_scale,
+          rule.weight_decay.value_or(options.weight_decay), options, static_cast<double>(step));
     }
   }
-  expect_near(train(optimizer), expected);
+  expect_near(train(optimizer, 1, kSteps, {}, rules), expected);
 }
 
 TEST(Adamw, EqualsTheDefinition) {
@@ -156,14 +167,13 @@ struct Kind {
 };
 
 std::vector<Kind> kinds() {
-  return {{"Plain",
-           [] { return std::make_unique<Sgd>(kSize, SgdOptions{.weight_decay = 0.1}, kRules); }},
+  return {{"Plain", [] { return std::make_unique<Sgd>(kSize, SgdOptions{.weight_decay = 0.1}); }},
           {"Nesterov",
            [] {
              return std::make_unique<Sgd>(
-                 kSize, SgdOptions{.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}, kRules);
+                 kSize, SgdOptions{.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
            }},
-          {"Adamw", [] { return std::make_unique<Adamw>(kSize, AdamwOptions{}, kRules); }}};
+          {"Adamw", [] { return std::make_unique<Adamw>(kSize, AdamwOptions{}); }}};
 }
 
 class AnyOptimizer : public testing::TestWithParam<Kind> {};
@@ -265,6 +275,17 @@ TEST_P(AnyOptimizer, UpdateOfWhatIsNotOwnedAborts) {
 INSTANTIATE_TEST_SUITE_P(Kinds, AnyOptimizer, testing::ValuesIn(kinds()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(Groups, DigestTellsRulesApart) {
+  const auto digest = [](const GroupRule& rule) { return Groups(kSize, {rule}).digest(); };
+  const GroupRule plain{.range = {5, 9}};
+  EXPECT_EQ(digest(plain), digest(plain));
+  EXPECT_NE(digest(plain), digest({.range = {5, 8}}));
+  EXPECT_NE(digest(plain), digest({.range = {5, 9}, .lr_scale = 2}));
+  EXPECT_NE(digest(plain), digest({.range = {5, 9}, .weight_decay = 0}));
+  EXPECT_NE(digest({.range = {5, 9}, .momentum = 0}), digest({.range = {5, 9}, .weight_decay = 0}));
+  EXPECT_NE(digest(plain), digest({.range = {5, 9}, .frozen = true}));
+}
+
 TEST(Sgd, StateExistsOnlyWithMomentum) {
   Sgd plain(kSize, {}), momentum(kSize, {.momentum = 0.9});
   EXPECT_TRUE(plain.state().empty());
@@ -275,8 +296,9 @@ TEST(Optimizers, RefuseOptionsOutsideTheirLimits) {
   EXPECT_THROW(Sgd(kSize, {.momentum = -0.1}), ConfigError);
   EXPECT_THROW(Sgd(kSize, {.weight_decay = -0.1}), ConfigError);
   EXPECT_THROW(Sgd(kSize, {.nesterov = true}), ConfigError);
-  EXPECT_THROW(Sgd(kSize, {}, {{{0, 1}, -1.0}}), ConfigError);
-  EXPECT_THROW(Sgd(kSize, {}, {{{0, 1}, 0, std::nan("")}}), ConfigError);
+  EXPECT_THROW(Groups(kSize, {{.range = {0, 1}, .weight_decay = -1.0}}), ConfigError);
+  EXPECT_THROW(Groups(kSize, {{.range = {0, 1}, .lr_scale = std::nan("")}}), ConfigError);
+  EXPECT_THROW(Groups(kSize, {{.range = {0, 1}, .momentum = -1.0}}), ConfigError);
   EXPECT_THROW(Adamw(kSize, {.beta1 = 1}), ConfigError);
   EXPECT_THROW(Adamw(kSize, {.beta2 = -0.5}), ConfigError);
   EXPECT_THROW(Adamw(kSize, {.epsilon = 0}), ConfigError);
@@ -290,8 +312,8 @@ TEST(Optimizers, RefuseOptionsOutsideTheirLimits) {
 }
 
 TEST(OptimizersDeathTest, RangesMustBeSortedDisjointAndInside) {
-  EXPECT_DEATH(Sgd(kSize, {}, {{{5, 5}, 0}, {{9, 5}, 0}}), "after 10 in a plane");
-  EXPECT_DEATH(Sgd(kSize, {}, {{{kSize, 1}, 0}}), "in a plane of 1003");
+  EXPECT_DEATH(Groups(kSize, {{.range = {5, 5}}, {.range = {9, 5}}}), "after 10 in a plane");
+  EXPECT_DEATH(Groups(kSize, {{.range = {kSize, 1}}}), "in a plane of 1003");
   Sgd optimizer(kSize, {.momentum = 0.9});
   EXPECT_DEATH(optimizer.own({{5, 5}, {9, 5}}), "after 10 in a plane");
   EXPECT_DEATH(optimizer.own({{1000, 4}}), "in a plane of 1003");

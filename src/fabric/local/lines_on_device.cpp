@@ -45,7 +45,7 @@ Task<> LocalFabric::until_ready(const Operation& operation, LocalLine& line, con
     if (line.box.withdrawn.load(std::memory_order_acquire) != 0) break;  // take() says so
     const Time end =
         operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(line.index));
-    if (now >= end) throw IoError(too_late(operation, line.peer), line.peer);
+    if (now >= end) throw TooLate(operation, line.peer);
     co_await loop().sleep_for(pause);
   }
 }

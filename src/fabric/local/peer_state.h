@@ -53,7 +53,7 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
                                 failure_besides(peer)),
                     named(peer));
     const Time end = operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(peer));
-    if (now >= end) throw IoError(too_late(operation, named(peer)), named(peer));
+    if (now >= end) throw TooLate(operation, named(peer));
     co_await doorbell_.bell().wait(end);
     if (reached()) break;
   }

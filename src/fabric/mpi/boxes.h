@@ -27,6 +27,9 @@ struct Outbox {
     std::unique_ptr<std::byte[]> own;  // where `data` is, once its owner has gone
   };
 
+  std::size_t waiting() const { return messages.size(); }
+  bool let_go(std::uint64_t of) const { return messages.empty() || departed >= of; }
+
   const Channel channel;
   std::deque<Message> messages;           // that have not left
   std::uint64_t departed = 0;             // how many have
@@ -60,6 +63,9 @@ struct Inbox {
     Span into;
     Combine combine;
   };
+
+  bool knows_first() const { return !arrivals.empty(); }
+  bool exhausted() const { return withdrawn; }
 
   const Channel channel;
   std::deque<Arrival> arrivals;

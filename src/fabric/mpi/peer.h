@@ -61,6 +61,7 @@ class Peer {
   std::string trouble() const;
   const std::string& failure() const { return failure_; }
   bool left() const { return left_; }
+  bool lost() const { return !mail_.trouble().empty(); }
 
   void notify_all();
 

@@ -75,7 +75,9 @@ Task<> NcclFabric::exchange_on_nccl(const Operation& operation, int peer, Span o
   const Time until = longest >= kNever - begin ? kNever : begin + longest;
   while (!appointment.has_number()) {
     check_not_over(operation);
-    if (loop().now() >= until) throw IoError(too_late(operation, 0), 0);
+    if (lost_ && lost_->peer == 0)
+      throw IoError(fmt::format("{}: {}", describe(operation), lost_->why), 0);
+    if (loop().now() >= until) throw TooLate(operation, 0);
     co_await changed_.wait(until);
   }
   const std::uint64_t number = appointment.take();

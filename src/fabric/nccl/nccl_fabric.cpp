@@ -45,8 +45,8 @@ std::unique_ptr<Memory> NcclFabric::allocate_on_device(std::size_t count, Type t
   return control_->allocate_on_device(count, type);
 }
 
-std::unique_ptr<Fabric::Line> NcclFabric::open_line(int peer, Channel channel, bool outgoing) {
-  return control_->open_line(peer, channel, outgoing);
+Fabric::Route NcclFabric::route(int peer, Channel channel) {
+  return control_->route(peer, channel);
 }
 
 Task<> NcclFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {

@@ -62,7 +62,7 @@ class NcclFabric final : public Fabric {
  protected:
   std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
   std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
-  std::unique_ptr<Line> open_line(int peer, Channel channel, bool outgoing) override;
+  Route route(int peer, Channel channel) override;
   Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;

@@ -218,14 +218,15 @@ Task<> NcclFabric::launch(const Operation& operation, std::uint64_t number, cons
   const Time begin = loop().now();
   const Time until =
       allowance >= kNever - begin ? kNever : begin + allowance;  // for all that is before it, too
-  const auto check_time = [&] {
+  const auto check_time = [&](const std::string& why) {
     check_not_over(operation);
     if (loop().now() < until) return;
-    throw IoError(fmt::format("{}: NCCL did not launch it in {:.1f} s", describe(operation),
-                              seconds(allowance)));
+    throw IoError(fmt::format("{}: not launched in {:.1f} s: {}", describe(operation),
+                              seconds(allowance), why));
   };
   while (launched_ != number) {
-    check_time();
+    check_time(fmt::format("its turn on rank {} is {}, and {} have come so far", rank(), number,
+                           launched_));
     co_await changed_.wait(until);
   }
   check_not_over(operation);
@@ -241,7 +242,7 @@ Task<> NcclFabric::launch(const Operation& operation, std::uint64_t number, cons
       for (nccl::Result state = comm_->state(); state != nccl::Result::success;
            state = comm_->state()) {
         if (over_.empty()) comm_->check(state, "launching");
-        check_time();
+        check_time("NCCL is still connecting to its peers");
         const Duration waited = loop().now() - put;
         if (waited < kShortly)
           co_await loop().yield();

@@ -79,6 +79,7 @@ void NcclFabric::lose(int peer, const std::string& why) {
     note.why.say(why);
     untold_.push_back(note);
   }
+  changed_.notify_all();
   attention_.notify_all();
 }
 

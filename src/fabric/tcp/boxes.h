@@ -31,6 +31,12 @@ struct Outbox {
   // Messages that have yet to leave.
   std::size_t waiting() const { return messages.size() - departed; }
 
+  // Whether the memory of the first so many messages is in use no more. Numbers begin anew.
+  bool let_go(std::uint64_t of) const {
+    const auto last = static_cast<std::uint32_t>(of) - 1;
+    return messages.empty() || static_cast<std::int32_t>(messages.front().number - last) > 0;
+  }
+
   const Channel channel;
   std::deque<Message> messages;  // whose memory is in use
   std::size_t departed = 0;      // how many of them have left
@@ -70,6 +76,9 @@ struct Inbox {
     Span into;
     Combine combine;
   };
+
+  // Something has come of the next message, and its size with it.
+  bool knows_first() const { return !arrivals.empty() && arrivals.front().known; }
 
   // Nothing more will come.
   bool exhausted() const { return withdrawn && come >= last; }

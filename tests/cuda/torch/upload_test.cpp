@@ -7,9 +7,9 @@
 
 #include "data/prefetch.h"
 #include "data/upload.h"
+#include "torch/late_number.h"
 #include "torch/on_workers.h"
 #include "train/compute.h"
-#include "train/late_number.h"
 
 namespace skein {
 namespace {

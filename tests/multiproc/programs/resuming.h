@@ -4,7 +4,7 @@
 #include <string>
 
 #include "programs/trial.h"
-#include "train/checkpoint.h"
+#include "skein/torch.h"
 
 namespace skein::testing {
 
@@ -27,13 +27,13 @@ void resumes_bit_for_bit(Trial& trial, const std::string& name) {
   Distributed run = trial.start(*net);
   some_steps(trial, net, run, 0, 4);
   const std::string folder = trial.folder + "/" + name + "." + trial.strategy.name;
-  save_checkpoint(folder, run.impl(), {run.impl().worker().progress, {}, {}, {}, {}}, 1);
+  run.save_checkpoint(folder, {{"case", name}});
   some_steps(trial, net, run, 4, 8);
 
   Net again;
   Distributed resumed = trial.start(*again);
-  const auto checkpoint = find_checkpoint(run.impl().world(), folder, [](const std::string&) {});
-  load_checkpoint(checkpoint, resumed.impl(), {});
+  run.wait_for_checkpoint();
+  if (resumed.resume(folder).text("case") != name) throw Error(folder + ": not resumed");
   some_steps(trial, again, resumed, 4, 8);
   trial.finish(resumed);
   run.flush();

@@ -25,7 +25,14 @@ void nesterov(Trial& trial) {
 }
 
 void adamw_groups(Trial& trial) {
-  train(trial, adamw(0.001).weight_decay(0.1).no_decay_1d().schedule("step:every=16,factor=0.7"),
+  train(trial,
+        adamw(0.001)
+            .weight_decay(0.1)
+            .no_decay_1d()
+            .group(group([](const ParameterInfo& each) {
+                     return each.shape.size() == 2;
+                   }).learning_rate(0.003))
+            .schedule("step:every=16,factor=0.7"),
         10);
 }
 

@@ -1,0 +1,100 @@
+# `cpack -G DEB` in a build folder, as `make deb` does: the packages skein (the program) and libskein-dev (the
+# libraries and what a program that uses them is built with).
+find_program(SKEIN_GZIP gzip)
+find_program(SKEIN_SHLIBDEPS dpkg-shlibdeps)
+if(NOT SKEIN_SHLIBDEPS OR NOT SKEIN_GZIP)
+  return()  # not Debian
+endif()
+set(SKEIN_DEB_MAINTAINER "Skein <skein@skein.invalid>" CACHE STRING "Who answers for the Debian packages")
+
+# Into the packages only: `cmake --install` of everything leaves these out.
+function(skein_install_for_deb file package)
+  cmake_parse_arguments(arg "" "COMPONENT;DESTINATION;RENAME" "" ${ARGN})
+  if(NOT arg_DESTINATION)
+    set(arg_DESTINATION share/doc/${package})
+  endif()
+  install(FILES ${file} DESTINATION ${arg_DESTINATION} RENAME ${arg_RENAME} COMPONENT ${arg_COMPONENT} EXCLUDE_FROM_ALL)
+endfunction()
+
+# As Debian wants them: without a name or a time in them, so that the same source makes the same package.
+function(skein_compress file)
+  execute_process(COMMAND ${SKEIN_GZIP} -9nf ${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+set(folder ${PROJECT_BINARY_DIR}/deb)
+execute_process(COMMAND git log -1 --format=%aD WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+                OUTPUT_VARIABLE SKEIN_DEB_DATE OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT SKEIN_DEB_DATE)
+  string(TIMESTAMP SKEIN_DEB_DATE "%a, %d %b %Y 00:00:00 +0000" UTC)
+endif()
+configure_file(packaging/changelog.in ${folder}/changelog @ONLY)
+skein_compress(${folder}/changelog)
+
+set(packages library libskein-dev)
+if(TARGET skein)
+  list(APPEND packages program skein)
+  configure_file(packaging/skein.1.in ${folder}/skein.1 @ONLY)
+  skein_compress(${folder}/skein.1)
+  skein_install_for_deb(${folder}/skein.1.gz skein DESTINATION share/man/man1 RENAME skein.1.gz COMPONENT program)
+endif()
+install(DIRECTORY examples DESTINATION share/doc/libskein-dev COMPONENT library EXCLUDE_FROM_ALL)
+set(CPACK_COMPONENTS_ALL)
+while(packages)
+  list(POP_FRONT packages component package)
+  list(APPEND CPACK_COMPONENTS_ALL ${component})
+  skein_install_for_deb(${PROJECT_SOURCE_DIR}/packaging/copyright ${package} RENAME copyright COMPONENT ${component})
+  skein_install_for_deb(${folder}/changelog.gz ${package} RENAME changelog.gz COMPONENT ${component})
+endwhile()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+    WORLD_READ WORLD_EXECUTE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${SKEIN_DEB_MAINTAINER})
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SOURCE skein)
+
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME skein)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "openssh-client, openmpi-bin")
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "The program skein: trains models on many workers when the network is slow or
+the machines are unequal. How the workers cooperate is one option. Starts
+workers on one host or over ssh, or runs under mpirun, torchrun and Slurm.")
+
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libskein-dev)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "skein (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_LIBRARY_DESCRIPTION "The library: trains any torch::nn::Module on many workers, in the program's own
+loop. Static libraries, headers, and what CMake's find_package and pkg-config
+need to find them.")
+# A static library asks for what it was compiled with: the same LibTorch, the same fmt.
+function(skein_deb_depends package)
+  execute_process(COMMAND dpkg-query -W -f \${Version} ${package} OUTPUT_VARIABLE version ERROR_QUIET)
+  if(version MATCHES "^([0-9]+)\\.([0-9]+)")
+    if(ARGN STREQUAL "minor")
+      math(EXPR next "${CMAKE_MATCH_2} + 1")
+      set(next ${CMAKE_MATCH_1}.${next})
+    else()
+      math(EXPR next "${CMAKE_MATCH_1} + 1")
+    endif()
+    set(depends "${package} (>= ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}), ${package} (<< ${next}~)")
+    list(APPEND CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS ${depends})
+    set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS ${CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS} PARENT_SCOPE)
+  endif()
+endfunction()
+skein_deb_depends(libfmt-dev)
+if(SKEIN_TORCH)
+  skein_deb_depends(libtorch-dev minor)
+endif()
+if(SKEIN_TCP_LIBRARIES)
+  skein_deb_depends(libssl-dev)
+endif()
+if(SKEIN_MPI_LIBRARIES)
+  skein_deb_depends(libopenmpi-dev)
+endif()
+list(JOIN CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS ", " CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS)
+include(CPack)

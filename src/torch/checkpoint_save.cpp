@@ -1,0 +1,218 @@
+#include <ATen/record_function.h>
+#include <fmt/format.h>
+
+#include "core/atomic_file.h"
+#include "core/host_memory.h"
+#include "keep/run_folder.h"
+#include "keep/unfinished_checkpoint.h"
+#include "kernels/kernels.h"
+#include "torch/checkpoints.h"
+#include "torch/run_state.h"
+
+namespace skein {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file of this worker's part, and what writes it, on any thread.
+struct File {
+  std::string name;
+  std::function<FileSum(const fs::path& path)> write;
+};
+
+// A copy is made where there is twice the room for it: training needs some, too.
+bool has_room(Distributed::Impl& run, bool leads) {
+  const std::uint64_t plane = run.binding().arena().size() * sizeof(float);
+  const std::uint64_t state = run.optimizer().owned_state().vector_count() * plane;
+  std::uint64_t bytes = leads ? plane + state : 0;
+  if (!run.strategy().equal_replicas())  // perhaps all on this host
+    bytes += state * static_cast<std::uint64_t>(run.world().size());
+  const auto available = available_memory();
+  return !available || 2 * bytes <= *available;
+}
+
+// As a thread may write it while training goes on; or as it is, where training waits.
+File file_of(const std::string& name, std::vector<NamedTensor> tensors, bool copied) {
+  check_writable(name, tensors);
+  const torch::NoGradGuard no_grad;
+  if (copied)
+    for (NamedTensor& each : tensors)
+      each.tensor = torch::empty(each.tensor.sizes(), each.tensor.dtype()).copy_(each.tensor);
+  return {name, [tensors = std::move(tensors)](const fs::path& path) {
+            return write_safetensors(path, tensors);
+          }};
+}
+
+// All workers call it; the leader gets the file. What it cannot write now it says when it is asked
+// to: the others do not wait for that.
+File optimizer_file(Distributed::Impl& run, int leader, const fs::path& folder, bool copied) {
+  const std::string name = "optimizer.safetensors";
+  if (run.world().rank() != leader) {
+    stream_parameters(run, leader, {});
+    return {};
+  }
+  const auto shapes = state_shapes(run);
+  std::size_t count = 0;
+  for (const TensorShape& each : shapes)
+    count += static_cast<std::size_t>(c10::multiply_integers(each.sizes));
+  if (copied) {
+    const torch::Tensor all = torch::empty({static_cast<std::int64_t>(count)});
+    const Span memory{all.data_ptr<float>(), count};
+    std::size_t at = 0;
+    stream_parameters(run, leader, [&](Span values) {
+      copy(memory.at({at, values.count}), values);
+      if (values.device.kind == Device::gpu) current_queue()->finish();
+      at += values.count;
+    });
+    return {name, [shapes, all, memory](const fs::path& path) {
+              return stream_safetensors(path, shapes,
+                                        [&](const WriteValues& write) { write(memory); });
+            }};
+  }
+  FileSum sum;
+  bool streamed = false;
+  std::exception_ptr error;
+  try {
+    sum = stream_safetensors(folder / name, shapes, [&](const WriteValues& write) {
+      streamed = true;
+      stream_parameters(run, leader, [&](Span values) {
+        if (error) return;
+        try {
+          write(values);
+        } catch (const Error&) {
+          error = std::current_exception();
+        }
+      });
+      if (error) std::rethrow_exception(error);
+    });
+  } catch (const Error&) {
+    error = std::current_exception();
+    if (!streamed) stream_parameters(run, leader, [](Span) {});
+  }
+  return {name, [sum, error](const fs::path&) {
+            if (error) std::rethrow_exception(error);
+            return sum;
+          }};
+}
+
+// What the thread does.
+struct Writing {
+  UnfinishedCheckpoint checkpoint;
+  int rank;
+  std::vector<File> files;
+  std::vector<int> ranks;  // of those who write
+  bool leads;
+  UnfinishedCheckpoint::Patience patience;
+  int keep;
+
+  void operator()() {
+    const at::DisableRecordFunctionGuard unobserved;
+    try {
+      FileSums sums;
+      for (File& each : files) {
+        sums[each.name] = each.write(checkpoint.path() / each.name);
+        each.write = nullptr;  // and the memory that it holds
+      }
+      checkpoint.done(rank, sums);
+    } catch (const std::exception& error) {
+      checkpoint.failed(rank, error.what());
+      throw;
+    }
+    if (leads) checkpoint.publish(ranks, patience, keep);
+  }
+};
+
+}  // namespace
+
+fs::path own_file(const fs::path& checkpoint, int rank) {
+  return checkpoint / fmt::format("rank-{}.safetensors", rank);
+}
+
+Checkpoints::~Checkpoints() {
+  if (!pending_) return;
+  if (!run_.usable() || std::uncaught_exceptions() > 0) writer_.hurry_up();  // others may be gone
+  while (!writer_.wait_for(run_.world().impl().options().patience)) {
+  }
+  if (const std::string error = writer_.take_error(); !error.empty())
+    fmt::print(stderr, "skein: the last checkpoint was not saved: {}\n", error);
+}
+
+void Checkpoints::save(const fs::path& folder, Save what) {
+  World& world = run_.world();
+  const PhaseScope phase(world.impl().board(), Phase::saving);
+  finish();
+  world.calls().meet("save_checkpoint()");
+  const int leader = world.impl().leader(), rank = world.rank();
+  const bool leads = rank == leader;
+  std::vector<int> ranks;
+  for (int each = 0; each < world.size(); ++each)
+    if (world.impl().present()[static_cast<std::size_t>(each)]) ranks.push_back(each);
+  const UnfinishedCheckpoint checkpoint(folder, std::to_string(what.state.samples));
+  std::exception_ptr failed;
+  try {
+    if (leads) {
+      what.prepare();
+      checkpoint.begin();
+    }
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  agree_on_success(world, failed);
+  const bool room = world.sum_integers({has_room(run_, leads) ? 0 : 1}).front() == 0;
+  const bool copied = room && !what.wait;
+
+  what.state.saved = utc_now();
+  what.state.workers = world.size();
+  what.state.order = order_of(run_);
+  what.state.optimizer = run_.settings();
+  what.state.ordered = run_.strategy().wants_order_of_reads() && run_.order_is_settled();
+  if (what.state.run_id.empty()) what.state.run_id = run_id;
+  std::vector<File> files;
+  const auto model = run_.tensors_to_save();
+  {
+    const AtRest rest(run_);
+    auto own = own_tensors(run_, what.state.steps);
+    own.insert(own.end(), what.own.begin(), what.own.end());
+    files.push_back(file_of(own_file({}, rank).string(), std::move(own), copied));
+    if (leads) files.push_back(file_of("model.safetensors", model, copied));
+  }
+  File optimizer = optimizer_file(run_, leader, checkpoint.path(), copied);
+  if (leads) {
+    files.push_back(std::move(optimizer));
+    files.push_back({"state.json", [text = print_state(what.state)](const fs::path& path) {
+                       return write_whole(path, text);
+                     }});
+  }
+  unfinished_ = checkpoint.path();
+  pending_ = true;
+  writer_.start(Writing{
+      checkpoint,
+      rank,
+      std::move(files),
+      std::move(ranks),
+      leads,
+      {world.impl().options().patience, &writer_.hurry(), run_.strategy().survives_losses()},
+      what.keep});
+  if (!copied) finish();
+}
+
+// All meet until all are done, each now and then: so nobody is taken for lost whose disk is slow.
+void Checkpoints::finish() {
+  if (!pending_) return;
+  World& world = run_.world();
+  const PhaseScope phase(world.impl().board(), Phase::saving);
+  for (bool all_done = false; !all_done;) {
+    const bool done = writer_.wait_for(world.impl().options().patience / 4);
+    all_done = world.sum_integers({done ? 0 : 1}).front() == 0;
+  }
+  pending_ = false;
+  const auto errors = world.impl().gather_text(writer_.take_error());
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    if (errors[rank].empty()) continue;
+    std::error_code none;
+    if (world.rank() == world.impl().leader()) fs::remove_all(unfinished_, none);
+    throw Error(fmt::format("the last checkpoint was not saved: rank {}: {}", rank, errors[rank]));
+  }
+}
+
+}  // namespace skein

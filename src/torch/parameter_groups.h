@@ -1,0 +1,73 @@
+// Which parameters of a bound module have which settings, and what their rates are now.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optimize/groups.h"
+#include "skein/recipe.h"
+#include "torch/agreement.h"
+#include "torch/binding.h"
+
+namespace skein {
+
+// The trained parameters, cut into groups that have the same settings throughout: the first is of
+// those that no group of the recipe changes, and may be empty. It knows parameters by their
+// tensors, so it outlives changes of the arena's layout. Not thread-safe.
+class ParameterGroups {
+ public:
+  struct Group {
+    std::string name;
+    std::vector<std::string> parameters;  // their first names
+    std::vector<torch::Tensor> tensors;
+    double factor = 1;  // of the run's learning rate
+    std::optional<double> weight_decay, momentum;
+  };
+
+  // Throws ConfigError, with the group's name, for one without parameters and for bad numbers. The
+  // module is not touched.
+  ParameterGroups(const Binding& binding, const OptimizerSpec& recipe);
+
+  const std::vector<Group>& groups() const { return groups_; }
+  void set_factor(std::size_t group, double factor) { groups_[group].factor = factor; }
+
+  // The run begins: those that are frozen need no gradients any more.
+  void start();
+
+  // Neither gradients, values nor state of those parameters change from the next update on, or do
+  // again. ConfigError when there are none. `who` is the caller, for the message.
+  void set_frozen(const WhichParameters& which, bool frozen, const std::string& who);
+  bool is_frozen(const torch::Tensor& parameter) const;
+  std::vector<std::string> frozen() const;  // first names, in the order of registration
+
+  // For the arena as it is; null where all parameters are alike.
+  std::shared_ptr<const Groups> rules(const Binding& binding) const;
+
+  // What must be the same on all workers.
+  Facts facts() const;
+
+ private:
+  struct Entry {
+    ParameterInfo info;
+    torch::Tensor tensor;
+    std::size_t group = 0;
+    bool frozen = false;
+  };
+
+  void freeze(Entry& entry, bool frozen);
+  const Entry& entry_of(const torch::Tensor& parameter) const;
+
+  std::vector<Group> groups_;
+  std::vector<Entry> entries_;  // in the order of registration
+  std::map<const void*, std::size_t> by_tensor_;
+};
+
+// The factor by which `base` becomes `rate`, with no rounding where that can be.
+double factor_between(double base, double rate);
+
+}  // namespace skein

@@ -1,0 +1,44 @@
+// An exponential moving average of a module's parameters, one update of it for each that changed
+// them.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "torch/named_tensor.h"
+#include "torch/safetensors.h"
+
+namespace skein {
+
+class WeightAverage {
+ public:
+  // ConfigError unless 0 <= decay < 1. `steps`: those made so far.
+  WeightAverage(const torch::nn::Module& module, double decay, std::int64_t steps);
+
+  // The module has made so many steps. The first that is new sets the average to the parameters;
+  // later ones make it decay * average + (1 - decay) * parameters.
+  void see(std::int64_t steps);
+
+  // By the names that tensors_of() gives the parameters; the parameters themselves before the first
+  // step. Copies.
+  std::vector<NamedTensor> values() const;
+
+  // For a checkpoint, and back: false where `file` has no average, or of another module.
+  std::vector<NamedTensor> state() const;
+  bool restore(const SafeTensors& file, std::int64_t steps);
+
+ private:
+  struct Each {
+    std::string name;
+    torch::Tensor parameter, mean;  // one without a gradient, of a frozen one, is itself
+  };
+
+  double decay_;
+  std::int64_t seen_;
+  std::int64_t taken_ = 0;
+  std::vector<Each> all_;
+};
+
+}  // namespace skein

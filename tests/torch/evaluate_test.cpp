@@ -1,0 +1,305 @@
+// run.evaluate(), the moving average of weights, and files for other programs.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "on_workers.h"
+#include "skein/torch.h"
+#include "strategy/registry.h"
+#include "test_net.h"
+#include "torch/safetensors.h"
+
+namespace skein::evaluate_test {
+namespace {
+
+namespace fs = std::filesystem;
+using test::EveryLayer;
+using test::flat_parameters;
+using test::loss_at;
+using test::on_workers;
+using test::same_on_all;
+
+constexpr int kSteps = 6;
+
+EveryLayer make_net() {
+  torch::manual_seed(3);
+  return EveryLayer();
+}
+
+void train(
+    World& world, EveryLayer& net, Distributed& run, int steps,
+    const std::function<void()>& after_step = [] {}) {
+  for (int step = 0; step < steps; ++step) {
+    loss_at(net, step * world.size() + world.rank()).backward();
+    run.step(4);
+    after_step();
+  }
+}
+
+torch::Tensor state_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all{flat_parameters(module)};
+  for (const auto& each : module.buffers())
+    all.push_back(each.detach().to(torch::kFloat32).reshape({-1}));
+  return torch::cat(all);
+}
+
+class Evaluate : public testing::TestWithParam<std::string> {};
+
+// The same bits, with evaluations between the steps and without.
+TEST_P(Evaluate, LeavesTrainingAsItWas) {
+  on_workers(3, [](World& world) {
+    std::vector<torch::Tensor> ends;
+    for (const bool evaluates : {false, true}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.1).momentum(0.9), StrategySpec(GetParam()));
+      net->norm->eval();  // one part that does not learn
+      int seen = 0;
+      train(world, net, run, kSteps, [&] {
+        if (!evaluates) return;
+        const torch::Tensor before = state_of(*net);
+        run.evaluate([&] {
+          ++seen;
+          EXPECT_FALSE(net->is_training());
+          EXPECT_FALSE(net->head->is_training());
+          EXPECT_FALSE(torch::GradMode::is_enabled());
+          EXPECT_TRUE(same_on_all(world, state_of(*net)));
+          static_cast<void>(loss_at(net, 100));
+        });
+        EXPECT_TRUE(net->is_training());
+        EXPECT_TRUE(net->head->is_training());
+        EXPECT_FALSE(net->norm->is_training());
+      });
+      run.flush();
+      ends.push_back(state_of(*net));
+      EXPECT_EQ(seen, evaluates ? kSteps : 0);
+    }
+    EXPECT_TRUE(torch::equal(ends[0], ends[1]));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Exact, Evaluate, testing::Values("allreduce", "dear"),
+                         [](const auto& info) { return info.param; });
+
+// Where workers have models of their own `body` sees their mean, and they keep theirs.
+TEST(EvaluateApart, ShowsTheMeanOfTheWorkersModels) {
+  on_workers(2, [](World& world) {
+    for (const auto& strategy : {gossip().set("rate", "0.01"), acid().set("rate", "0.01")}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.1), strategy);
+      train(world, net, run, 3);
+      torch::Tensor judged;
+      run.evaluate([&] { judged = state_of(*net); });
+      EXPECT_TRUE(same_on_all(world, judged));
+      // Nothing moves until the next step.
+      const torch::Tensor own = flat_parameters(*net);
+      const auto sum = world.sum({own.sum().item<double>()});
+      EXPECT_NEAR(sum[0] / 2, judged.narrow(0, 0, own.numel()).sum().item<double>(), 1e-3);
+      EXPECT_FALSE(same_on_all(world, own)) << strategy.name;
+    }
+  });
+}
+
+// As a loop at its own pace comes to it: after different numbers of steps.
+TEST(EvaluateApart, WaitsForWorkersThatMakeMoreSteps) {
+  for (const std::string& strategy : strategy_names())
+    on_workers(3, [&](World& world) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.01), StrategySpec(strategy));
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        train(world, net, run, 3 + world.rank());
+        double loss = 0;
+        run.evaluate([&] { loss = loss_at(net, 7).item<double>(); });
+        const auto all = world.gather({loss});
+        EXPECT_EQ(all[0], all[1]) << strategy;
+        EXPECT_EQ(all[0], all[2]) << strategy;
+      }
+    });
+}
+
+TEST(EvaluateFaults, WhatTheBodyThrowsComesOutAndTheModuleIsAsItWas) {
+  on_workers(1, [&](World& world) {
+    EveryLayer net = make_net();
+    Distributed run = distribute(world, *net, sgd(0.1));
+    run.keep_ema(0.5);
+    train(world, net, run, 2);
+    const torch::Tensor before = state_of(*net);
+    EXPECT_THROW(run.evaluate([] { throw std::runtime_error("no"); }, Weights::ema),
+                 std::runtime_error);
+    EXPECT_TRUE(torch::equal(state_of(*net), before));
+    EXPECT_TRUE(net->is_training());
+    loss_at(net, 0).backward();
+    EXPECT_THROW(run.evaluate([] {}), ConfigError);  // in the middle of a step
+    run.step(4);
+    EXPECT_THROW(run.keep_ema(1), ConfigError);
+    EXPECT_THROW(run.keep_ema(-0.1), ConfigError);
+    Distributed other = std::move(run);
+    EXPECT_NO_THROW(other.evaluate([] {}));
+  });
+}
+
+TEST(EvaluateFaults, AnAverageThatNobodyKeepsIsRefused) {
+  on_workers(1, [&](World& world) {
+    EveryLayer net = make_net();
+    Distributed run = distribute(world, *net, sgd(0.1));
+    EXPECT_THROW(run.evaluate([] {}, Weights::ema), ConfigError);
+    EXPECT_THROW(run.save("none.safetensors", Weights::ema), ConfigError);
+    EXPECT_FALSE(fs::exists("none.safetensors"));
+  });
+}
+
+// Against the recursion by hand, on the models that steps have left.
+TEST_P(Evaluate, TheMovingAverageIsThatOfTheStepsModels) {
+  on_workers(2, [](World& world) {
+    torch::Tensor expected;
+    for (const bool plain : {true, false}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.1).momentum(0.9),
+                                   StrategySpec(plain ? "allreduce" : GetParam()));
+      if (!plain) run.keep_ema(0.75);
+      train(world, net, run, kSteps, [&] {
+        if (!plain) return;
+        const torch::Tensor now = flat_parameters(*net);
+        expected = expected.defined() ? expected.lerp(now, 0.25) : now;
+      });
+      if (plain) continue;
+      const torch::Tensor trained = flat_parameters(*net);
+      torch::Tensor judged;
+      run.evaluate([&] { judged = flat_parameters(*net); }, Weights::ema);
+      EXPECT_TRUE(torch::equal(judged, expected));
+      EXPECT_FALSE(torch::equal(judged, trained));
+      EXPECT_TRUE(torch::equal(flat_parameters(*net), trained));
+    }
+  });
+}
+
+class EvaluateFiles : public testing::Test {
+ protected:
+  fs::path folder_ = fs::temp_directory_path() / ("evaluate_test_" + std::to_string(::getpid()));
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+};
+
+// A run that is stopped and goes on has the average of one that was not, on another number of
+// workers too.
+TEST_F(EvaluateFiles, ACheckpointHoldsTheMovingAverage) {
+  for (const int workers : {2, 1})
+    on_workers(workers, [&](World& world) {
+      const std::string place = (folder_ / "run").string();
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.1).momentum(0.9));
+      run.keep_ema(0.75);
+      const bool resumed = static_cast<bool>(run.resume(place));
+      EXPECT_EQ(resumed, workers == 1);
+      if (!resumed) {
+        train(world, net, run, 3);
+        run.save_checkpoint(place, {}, {.wait = true});
+        run.save((folder_ / "ema.safetensors").string(), Weights::ema);
+        return;
+      }
+      const SafeTensors file = read_safetensors(folder_ / "ema.safetensors");
+      run.evaluate(
+          [&] {
+            for (const auto& each : net->named_parameters()) {
+              const torch::Tensor* const saved = file.find(each.key());
+              ASSERT_TRUE(saved) << each.key();
+              EXPECT_TRUE(torch::equal(*saved, each.value())) << each.key();
+            }
+          },
+          Weights::ema);
+    });
+}
+
+// Python with what is needed, or "" and why.
+std::string python_with(const std::string& module) {
+  for (const char* const python : {SKEIN_TEST_PYTHON, "python3", "/usr/bin/python3"})
+    if (std::system(
+            (std::string(python) + " -c 'import torch, " + module + "' 2>/dev/null").c_str()) == 0)
+      return python;
+  return "";
+}
+
+constexpr const char* kModels = R"(
+import sys, torch
+class EveryLayer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 4, 3)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.words = torch.nn.Embedding(10, 6)
+        self.lstm = torch.nn.LSTM(6, 5, batch_first=True)
+        self.head = torch.nn.Linear(9, 3)
+    def forward(self, image, text):
+        seen = torch.relu(self.norm(self.conv(image))).mean((2, 3))
+        read = self.lstm(self.words(text))[0][:, -1]
+        return self.head(torch.cat([seen, read], 1))
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Parameter(torch.randn(4, 4))
+        self.decoder = self.encoder
+        self.bias = torch.nn.Parameter(torch.zeros(4))
+)";
+
+void run_python(const std::string& python, const fs::path& script, const std::string& text) {
+  std::ofstream(script) << kModels << text;
+  EXPECT_EQ(std::system((python + " " + script.string()).c_str()), 0);
+}
+
+// What a Python program of the same architecture computes from it is what this one does.
+TEST_F(EvaluateFiles, APythonModelLoadsTheStateDict) {
+  const std::string python = python_with("sys");
+  if (python.empty()) GTEST_SKIP() << "no python3 here has torch";
+  on_workers(1, [&](World& world) {
+    EveryLayer net = make_net();
+    Distributed run = distribute(world, *net, sgd(0.1));
+    train(world, net, run, 2);
+    run.save((folder_ / "model.pt").string());
+    torch::Tensor logits;
+    run.evaluate([&] {
+      logits = net(torch::ones({2, 1, 8, 8}), torch::arange(10).reshape({2, 5})).sum();
+    });
+    test::Tied tied;
+    Distributed second = distribute(world, *tied, sgd(0.1));
+    second.save((folder_ / "tied.pth").string());
+    run_python(
+        python, folder_ / "load.py",
+        "model = EveryLayer()\n"
+        "model.load_state_dict(torch.load('" +
+            (folder_ / "model.pt").string() +
+            "'))\n"
+            "model.eval()\n"
+            "got = model(torch.ones(2, 1, 8, 8), torch.arange(10).reshape(2, 5)).sum().item()\n"
+            "assert abs(got - " +
+            std::to_string(logits.item<double>()) +
+            ") < 1e-4, got\n"
+            "tied = Tied()\n"
+            "tied.load_state_dict(torch.load('" +
+            (folder_ / "tied.pth").string() + "'))\n");
+  });
+}
+
+TEST_F(EvaluateFiles, PythonsSafetensorsReadsTheModel) {
+  const std::string python = python_with("safetensors.torch");
+  if (python.empty()) GTEST_SKIP() << "no python3 here has torch and safetensors";
+  on_workers(1, [&](World& world) {
+    EveryLayer net = make_net();
+    Distributed run = distribute(world, *net, sgd(0.1));
+    run.save((folder_ / "model.safetensors").string());
+    run_python(python, folder_ / "load.py",
+               "from safetensors.torch import load_file\n"
+               "model = EveryLayer()\n"
+               "state = load_file('" +
+                   (folder_ / "model.safetensors").string() +
+                   "')\n"
+                   "model.load_state_dict(state)\n"
+                   "assert abs(model.head.weight.double().sum().item() - " +
+                   std::to_string(net->head->weight.to(torch::kFloat64).sum().item<double>()) +
+                   ") < 1e-5\n");
+  });
+}
+
+}  // namespace
+}  // namespace skein::evaluate_test

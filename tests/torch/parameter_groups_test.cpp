@@ -1,0 +1,516 @@
+// Groups, rates that change and frozen parameters: against plain torch, and the same on any
+// workers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "on_workers.h"
+#include "skein/torch.h"
+#include "test_net.h"
+#include "torch/distributed_impl.h"
+
+namespace skein::parameter_groups_test {
+namespace {
+
+using namespace torch::optim;
+using test::contains;
+using test::EveryLayer;
+using test::flat_parameters;
+using test::message_of;
+using test::on_workers;
+using test::same_on_all;
+
+EveryLayer fresh_net() {
+  torch::manual_seed(3);
+  return EveryLayer();
+}
+
+void train(EveryLayer& net, Distributed& run, std::int64_t from, std::int64_t to) {
+  for (std::int64_t step = from; step < to; ++step) {
+    test::loss_at(net, step).backward();
+    run.step(4);
+  }
+}
+
+void expect_same_bits(EveryLayer& want, EveryLayer& net, std::int64_t step) {
+  for (const auto& each : want->named_parameters())
+    ASSERT_TRUE(torch::equal(each.value(), net->named_parameters()[each.key()]))
+        << each.key() << " after step " << step;
+}
+
+// The head learns ten times as fast, biases and norms do not decay, words are frozen.
+OptimizerSpec grouped(OptimizerSpec spec, double rate) {
+  return spec.no_decay_1d()
+      .group(group("head.*").learning_rate(rate * 10).weight_decay(0.25))
+      .group(group([](const ParameterInfo& each) { return each.shape.size() == 4; }).factor(0.5))
+      .group(group("words.*").frozen());
+}
+
+template <typename Options>
+std::vector<OptimizerParamGroup> torch_groups(EveryLayer& net, const Options& options) {
+  std::map<std::string, std::vector<torch::Tensor>> members;
+  for (const auto& each : net->named_parameters()) {
+    const bool head = each.key().starts_with("head");
+    if (each.key().starts_with("words")) continue;
+    members[head                      ? "head"
+            : each.value().dim() == 4 ? "image"
+            : each.value().dim() == 1 ? "1d"
+                                      : ""]
+        .push_back(each.value());
+  }
+  std::vector<OptimizerParamGroup> groups;
+  for (const auto& [name, tensors] : members) {
+    Options own = options;
+    if (name == "head") own.lr(options.lr() * 10).weight_decay(0.25);
+    if (name == "image") own.lr(options.lr() * 0.5);
+    if (name == "1d") own.weight_decay(0);
+    groups.emplace_back(tensors, std::make_unique<Options>(own));
+  }
+  return groups;
+}
+
+// Ten steps, with a torch scheduler on both sides, and a change of all rates in the middle.
+template <typename Torch, typename Options>
+void compare_with_torch(const Options& options) {
+  on_workers(1, [&](World& world) {
+    EveryLayer want = fresh_net(), net = fresh_net();
+    want->named_parameters()["words.weight"].set_requires_grad(false);
+    Torch optimizer(torch_groups(want, options), options);
+    for (auto& each : optimizer.param_groups())  // torch 2 gives unset looking ones the defaults
+      if (each.params().front().dim() == 1 && each.params().size() > 2)
+        static_cast<Options&>(each.options()).weight_decay(0);
+    Distributed run =
+        distribute(world, *net, grouped(torch_optimizer<Torch>(options), options.lr()));
+    StepLR scheduler(optimizer, 3, 0.5), same(run.optimizer(), 3, 0.5);
+    for (std::int64_t step = 0; step < 10; ++step) {
+      if (step == 5) {
+        for (auto& each : optimizer.param_groups())
+          each.options().set_lr(each.options().get_lr() * 0.25);
+        run.set_learning_rate(run.learning_rate() * 0.25);
+      }
+      optimizer.zero_grad();
+      test::loss_at(want, step).backward();
+      optimizer.step();
+      scheduler.step();
+      test::loss_at(net, step).backward();
+      run.step(4);
+      same.step();
+      expect_same_bits(want, net, step);
+    }
+    EXPECT_EQ(run.optimizer().param_groups().size(), 4U) << "words have the rest's settings";
+  });
+}
+
+TEST(ParameterGroups, SgdHasTheBitsOfTorchsGroups) {
+  compare_with_torch<SGD>(SGDOptions(0.05).momentum(0.9).weight_decay(0.01).nesterov(true));
+}
+TEST(ParameterGroups, AdamHasTheBitsOfTorchsGroups) {
+  compare_with_torch<Adam>(AdamOptions(0.01).weight_decay(0.01).amsgrad(true));
+}
+TEST(ParameterGroups, AdamwHasTheBitsOfTorchsGroups) {
+  compare_with_torch<AdamW>(AdamWOptions(0.01).weight_decay(0.1));
+}
+TEST(ParameterGroups, RmspropHasTheBitsOfTorchsGroups) {
+  compare_with_torch<RMSprop>(RMSpropOptions(0.01).momentum(0.5).centered(true).weight_decay(0.01));
+}
+
+// Skein's own round in other places than torch.
+TEST(ParameterGroups, OwnOptimizersAreNearTorchs) {
+  on_workers(1, [&](World& world) {
+    EveryLayer want = fresh_net(), net = fresh_net();
+    want->named_parameters()["words.weight"].set_requires_grad(false);
+    const auto options = SGDOptions(0.05).momentum(0.9).weight_decay(0.01);
+    SGD optimizer(torch_groups(want, options), options);
+    for (auto& each : optimizer.param_groups())
+      if (each.params().front().dim() == 1 && each.params().size() > 2)
+        static_cast<SGDOptions&>(each.options()).weight_decay(0);
+    Distributed run =
+        distribute(world, *net, grouped(sgd(0.05).momentum(0.9).weight_decay(0.01), 0.05));
+    for (std::int64_t step = 0; step < 10; ++step) {
+      optimizer.zero_grad();
+      test::loss_at(want, step).backward();
+      optimizer.step();
+      test::loss_at(net, step).backward();
+      run.step(4);
+    }
+    EXPECT_TRUE(torch::allclose(flat_parameters(*want), flat_parameters(*net), 1e-4, 1e-6));
+    EXPECT_FALSE(
+        torch::allclose(flat_parameters(*want), flat_parameters(*fresh_net()), 1e-2, 1e-3));
+  });
+}
+
+// A group may have the only momentum there is, and the rest the only one.
+TEST(ParameterGroups, MomentumOfAGroupIsThatOfARunWithIt) {
+  on_workers(1, [&](World& world) {
+    const auto trained = [&](OptimizerSpec spec) {
+      EveryLayer net = fresh_net();
+      Distributed run = distribute(world, *net, spec);
+      train(net, run, 0, 6);
+      return flat_parameters(*net);
+    };
+    EXPECT_TRUE(torch::equal(trained(sgd(0.05).group(group("*").momentum(0.9))),
+                             trained(sgd(0.05).momentum(0.9))));
+    EXPECT_TRUE(torch::equal(trained(sgd(0.05).momentum(0.9).group(group("*").momentum(0))),
+                             trained(sgd(0.05))));
+    EXPECT_TRUE(torch::equal(trained(sgd(0.05).group(group("*").factor(2))), trained(sgd(0.1))));
+  });
+}
+
+struct Recipe {
+  const char* name;
+  OptimizerSpec optimizer;
+};
+
+std::vector<Recipe> recipes() {
+  return {{"sgd", sgd(0.05).momentum(0.9).weight_decay(0.01).nesterov()},
+          {"adamw", adamw(0.01).weight_decay(0.1)},
+          {"torch_adam", torch_optimizer<Adam>(AdamOptions(0.01).weight_decay(0.01))}};
+}
+
+// All that there is at once: groups, clipping, a schedule, a hook that changes elements, rates that
+// change, a torch scheduler, parameters that are frozen and trained again.
+torch::Tensor all_at_once(World& world, const OptimizerSpec& optimizer, const char* strategy) {
+  EveryLayer net = fresh_net();
+  OptimizerSpec spec = grouped(optimizer, optimizer.learning_rate);
+  spec.clip(0.5).schedule("cosine:warmup=12", 12 * 12);
+  Distributed run = distribute(world, *net, spec, StrategySpec(strategy).set("fusion", "none"));
+  StepLR scheduler(run.optimizer(), 4, 0.5);
+  run.before_update([](AveragedGradients& g) {
+    g.scale(3);
+    g.each([](const GradientPiece& piece) { piece.values.clamp_(-0.02, 0.02); });
+    g.clip(0.8);
+  });
+  for (std::int64_t step = 0; step < 12; ++step) {
+    if (step == 4) run.set_learning_rate(run.learning_rate() * 2 + 0.01);
+    if (step == 6) run.freeze(named("lstm.*"));
+    if (step == 8) run.unfreeze(of({net->words->weight, net->lstm->parameters().front()}));
+    test::loss_at(net, 3 * step + world.rank()).backward();
+    run.step(4);
+    scheduler.step();
+  }
+  run.flush();
+  run.impl().verify_replicas();
+  return flat_parameters(*net);
+}
+
+class OnWorkers : public testing::TestWithParam<Recipe> {};
+
+TEST_P(OnWorkers, DearHasTheBitsOfAllReduceWithEverythingOn) {
+  on_workers(3, [](World& world) {
+    const auto want = all_at_once(world, GetParam().optimizer, "allreduce");
+    EXPECT_TRUE(same_on_all(world, want));
+    EXPECT_TRUE(torch::equal(want, all_at_once(world, GetParam().optimizer, "dear")));
+    EXPECT_TRUE(torch::isfinite(want).all().item<bool>());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, OnWorkers, testing::ValuesIn(recipes()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class Freezing : public testing::TestWithParam<const char*> {
+ protected:
+  static StrategySpec strategy() {
+    auto spec = StrategySpec(GetParam());
+    if (spec.name == "abs") spec.set("warmup_rounds", "1000000");
+    if (spec.name == "local") spec.set("period", "1");
+    return spec;
+  }
+};
+
+// Momentum would move it, and so would weight decay.
+TEST_P(Freezing, WhatIsFrozenStaysAndGoesOnWhereItWas) {
+  on_workers(2, [](World& world) {
+    EveryLayer net = fresh_net();
+    Distributed run =
+        distribute(world, *net, sgd(0.05).momentum(0.9).weight_decay(0.1), strategy());
+    const auto advance = [&](std::int64_t from) {
+      train(net, run, from, from + 3);
+      run.flush();
+    };
+    advance(0);
+    run.freeze(of(*net->lstm));
+    EXPECT_FALSE(net->lstm->parameters().front().requires_grad());
+    const auto lstm = flat_parameters(*net->lstm), head = flat_parameters(*net->head);
+    advance(3);
+    EXPECT_TRUE(torch::equal(flat_parameters(*net->lstm), lstm));
+    EXPECT_FALSE(torch::equal(flat_parameters(*net->head), head));
+    run.unfreeze(of(*net->lstm));
+    advance(6);
+    EXPECT_FALSE(torch::equal(flat_parameters(*net->lstm), lstm));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Freezing,
+                         testing::Values("allreduce", "dear", "abs", "local", "gossip"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Torch leaves alone what has no gradient.
+TEST(FreezingAlone, HasTheBitsOfTorchWithoutGradients) {
+  on_workers(1, [&](World& world) {
+    EveryLayer want = fresh_net(), net = fresh_net();
+    const auto options = SGDOptions(0.05).momentum(0.9).weight_decay(0.1);
+    SGD optimizer(want->parameters(), options);
+    Distributed run = distribute(world, *net, torch_optimizer<SGD>(options));
+    for (std::int64_t step = 0; step < 9; ++step) {
+      if (step == 3) run.freeze(named("lstm.*"));
+      if (step == 6) run.unfreeze(named("lstm.*"));
+      optimizer.zero_grad();
+      test::loss_at(want, step).backward();
+      if (step >= 3 && step < 6)
+        for (auto& each : want->lstm->parameters()) each.mutable_grad() = torch::Tensor();
+      optimizer.step();
+      test::loss_at(net, step).backward();
+      run.step(4);
+      expect_same_bits(want, net, step);
+    }
+  });
+}
+
+TEST(Rates, SetInTheMiddleAreThoseOfARunThatHadThem) {
+  on_workers(2, [](World& world) {
+    const auto trained = [&](const char* strategy, bool set) {
+      EveryLayer net = fresh_net();
+      OptimizerSpec spec = adamw(set ? 0.02 : 0.01);
+      if (!set) spec.schedule("step:every=24,factor=2");
+      Distributed run = distribute(world, *net, spec, StrategySpec(strategy));
+      if (set) run.set_learning_rate(0.01);
+      for (std::int64_t step = 0; step < 6; ++step) {
+        if (set && step == 3) run.set_learning_rate(0.02);
+        EXPECT_EQ(run.learning_rate(), step < 3 ? 0.01 : 0.02);
+        test::loss_at(net, step).backward();
+        run.step(4);
+      }
+      run.flush();
+      return flat_parameters(*net);
+    };
+    const auto want = trained("allreduce", false);
+    EXPECT_TRUE(torch::equal(trained("allreduce", true), want));
+    EXPECT_TRUE(torch::equal(trained("dear", true), want));
+  });
+}
+
+// One worker alone sets another rate, or freezes something: all learn of it.
+TEST(Rates, ThatDifferAreAnErrorOnAllWorkers) {
+  const std::vector<std::function<void(Distributed&)>> changes{
+      [](Distributed& run) { run.set_learning_rate(0.02); },
+      [](Distributed& run) { run.optimizer().param_groups()[0].options().set_lr(0.02); },
+      [](Distributed& run) { run.freeze(named("head.bias")); }};
+  for (const char* strategy : {"allreduce", "dear", "abs"})
+    for (const auto& change : changes)
+      test::as_workers(2, [&](World world) {
+        EveryLayer net = fresh_net();
+        auto spec = StrategySpec(strategy);
+        if (spec.name == "abs") spec.set("warmup_rounds", "1000000");
+        Distributed run = distribute(world, *net, sgd(0.01), spec);
+        const auto said = message_of<ConfigError>([&] {
+          train(net, run, 0, 2);
+          if (world.rank() == 1) change(run);
+          train(net, run, 2, 8);
+        });
+        EXPECT_TRUE(contains(said, {"set_learning_rate()", "freeze()", "no longer equal"}));
+      });
+}
+
+TEST(ParameterGroups, ThatDifferAreAnErrorOnAllWorkers) {
+  on_workers(2, [](World& world) {
+    EveryLayer net = fresh_net();
+    const auto said = message_of<ConfigError>(
+        [&] { distribute(world, *net, sgd(0.1).group(group("head.*").factor(world.rank() + 2))); });
+    EXPECT_TRUE(contains(said, {"parameter group 'head.*'", "times 2", "times 3", "head.weight"}))
+        << said;
+  });
+}
+
+TEST(ParameterGroups, SayWhatIsWrongWithThem) {
+  on_workers(1, [&](World& world) {
+    EveryLayer net = fresh_net();
+    const auto said = [&](const OptimizerSpec& spec) {
+      return message_of<ConfigError>([&] { distribute(world, *net, spec); });
+    };
+    EXPECT_TRUE(contains(said(sgd(0.1).group(group("haed.*"))), {"'haed.*'", "head.weight"}));
+    EXPECT_TRUE(contains(said(sgd(0.1).group(group([](const auto&) { return false; }))),
+                         {"number 1", "no trained parameter"}));
+    EXPECT_TRUE(contains(said(sgd(0.1).group(group("*").learning_rate(-1))),
+                         {"learning rate of parameter group '*'", "-1"}));
+    EXPECT_TRUE(contains(said(sgd(0).group(group("head.*").learning_rate(1))), {"above 0"}));
+    EXPECT_TRUE(contains(said(adamw(0.1).group(group("*").momentum(0.5))), {"momentum", "AdamW"}));
+    const auto torch_sgd = torch_optimizer<SGD>(SGDOptions(0.1));
+    EXPECT_TRUE(contains(said(OptimizerSpec(torch_sgd).weight_decay(0.1)),
+                         {"weight_decay()", "own options"}));
+    EXPECT_TRUE(contains(said(OptimizerSpec(torch_sgd).group(group("*").momentum(0.5))),
+                         {"momentum", "own options"}));
+    EXPECT_TRUE(net->words->weight.requires_grad()) << "a run that failed froze nothing";
+
+    Distributed run = distribute(world, *net, sgd(0.1));
+    EXPECT_THROW(run.set_learning_rate(-1), ConfigError);
+    EXPECT_TRUE(contains(message_of<ConfigError>([&] { run.freeze(named("haed.*")); }),
+                         {"freeze()", "head.weight"}));
+    EXPECT_TRUE(
+        contains(message_of<ConfigError>([&] { run.optimizer().step(); }), {"step(samples)"}));
+    test::loss_at(net, 1).backward();
+    EXPECT_TRUE(contains(message_of<ConfigError>([&] { run.freeze(named("head.*")); }),
+                         {"between backward() and step()"}));
+  });
+}
+
+// What a checkpoint keeps of it.
+TEST(ParameterGroups, SettingsComeBack) {
+  on_workers(1, [&](World& world) {
+    EveryLayer net = fresh_net(), other = fresh_net();
+    const auto spec = sgd(0.1).group(group("head.*").factor(2)).group(group("words.*").frozen());
+    Distributed run = distribute(world, *net, spec);
+    run.set_learning_rate(0.3);
+    run.optimizer().param_groups()[1].options().set_lr(0.9);
+    run.unfreeze(named("words.*"));
+    run.freeze(named("conv.*"));
+    Distributed resumed = distribute(world, *other, spec);
+    resumed.impl().restore_settings(run.impl().settings());
+    EXPECT_EQ(resumed.impl().settings(), run.impl().settings());
+    EXPECT_EQ(resumed.learning_rate(), 0.3);
+    EXPECT_EQ(resumed.optimizer().param_groups()[1].options().get_lr(), 0.9);
+    EXPECT_TRUE(other->words->weight.requires_grad());
+    EXPECT_FALSE(other->conv->weight.requires_grad());
+    EXPECT_THROW(resumed.impl().restore_settings({{"learning rate", "fast"}}), ConfigError);
+  });
+}
+
+// Saved in the middle, after rates and frozen parameters changed, and resumed by another run.
+TEST(ParameterGroups, AResumedRunHasTheBitsOfOneThatWasNotStopped) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("skein-groups-test-{}", ::getpid());
+  on_workers(2, [&](World& world) {
+    const auto strategy = dear().set("fusion", "none");
+    const auto recipe = grouped(torch_optimizer<Adam>(AdamOptions(0.01)), 0.01);
+    EveryLayer net = fresh_net(), other = fresh_net();
+    Distributed run = distribute(world, *net, recipe, strategy);
+    train(net, run, 0, 4);
+    run.set_learning_rate(0.013);
+    run.optimizer().param_groups()[1].options().set_lr(0.007);
+    run.freeze(named("conv.*"));
+    run.unfreeze(named("words.*"));
+    train(net, run, 4, 7);
+    run.save_checkpoint(folder, {}, {.wait = true});
+    train(net, run, 7, 11);
+    run.flush();
+
+    Distributed resumed = distribute(world, *other, recipe, strategy);
+    ASSERT_TRUE(resumed.resume(folder));
+    EXPECT_EQ(resumed.learning_rate(), 0.013);
+    EXPECT_EQ(resumed.optimizer().param_groups()[1].options().get_lr(), 0.007);
+    train(other, resumed, 7, 11);
+    resumed.flush();
+    expect_same_bits(net, other, 11);
+  });
+  std::filesystem::remove_all(folder);
+}
+
+// Optimizers of a user's own.
+struct MineOptions : OptimizerCloneableOptions<MineOptions> {
+  explicit MineOptions(double lr) : lr(lr) {}
+  double get_lr() const override { return lr; }
+  void set_lr(const double value) override { lr = value; }
+  double lr;
+};
+
+class Mine : public torch::optim::Optimizer {
+ public:
+  Mine(std::vector<torch::Tensor> parameters, const MineOptions& options)
+      : Optimizer(std::move(parameters), std::make_unique<MineOptions>(options)) {}
+  torch::Tensor step(LossClosure = nullptr) override {
+    const torch::NoGradGuard no_grad;
+    for (auto& group : param_groups())
+      for (auto& each : group.params())
+        if (each.grad().defined()) change(each, group.options().get_lr());
+    return {};
+  }
+
+ protected:
+  virtual void change(torch::Tensor& parameter, double rate) = 0;
+};
+
+class SignSgd final : public Mine {
+  using Mine::Mine;
+  void change(torch::Tensor& parameter, double rate) override {
+    parameter.sub_(parameter.grad().sign(), rate);
+  }
+};
+
+class Lion final : public Mine, public Elementwise {
+ public:
+  using Mine::Mine;
+  std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& parameter) override {
+    return {{"exp_avg", &averages_[parameter.unsafeGetTensorImpl()]}};
+  }
+
+ private:
+  void change(torch::Tensor& parameter, double rate) override {
+    torch::Tensor& average = averages_[parameter.unsafeGetTensorImpl()];
+    if (!average.defined()) average = torch::zeros_like(parameter);
+    parameter.sub_((average * 0.9 + parameter.grad() * 0.1).sign_(), rate);
+    average.mul_(0.99).add_(parameter.grad(), 0.01);
+  }
+  std::map<void*, torch::Tensor> averages_;
+};
+
+class Lamb final : public Mine {
+  using Mine::Mine;
+  void change(torch::Tensor& parameter, double rate) override {
+    const auto ratio = parameter.norm() / (parameter.grad().norm() + 1e-6);
+    parameter.sub_(parameter.grad() * ratio, rate);
+  }
+};
+
+TEST(OwnOptimizers, HaveTheBitsOfAPlainLoop) {
+  on_workers(1, [&](World& world) {
+    EveryLayer want = fresh_net(), net = fresh_net();
+    Lion optimizer(want->parameters(), MineOptions(0.01));
+    Distributed run = distribute(world, *net, torch_optimizer<Lion>(MineOptions(0.01)));
+    for (std::int64_t step = 0; step < 8; ++step) {
+      optimizer.zero_grad();
+      test::loss_at(want, step).backward();
+      optimizer.step();
+      test::loss_at(net, step).backward();
+      run.step(4);
+      expect_same_bits(want, net, step);
+    }
+    EXPECT_EQ(run.impl().optimizer().state().count("exp_avg"), 1U);
+  });
+}
+
+TEST(OwnOptimizers, HaveTheSameBitsInShards) {
+  on_workers(3, [](World& world) {
+    const auto trained = [&](const OptimizerSpec& optimizer, const char* strategy) {
+      EveryLayer net = fresh_net();
+      Distributed run = distribute(world, *net, optimizer, StrategySpec(strategy));
+      for (std::int64_t step = 0; step < 6; ++step) {
+        test::loss_at(net, 3 * step + world.rank()).backward();
+        run.step(4);
+      }
+      run.flush();
+      return flat_parameters(*net);
+    };
+    for (const auto& optimizer :
+         {torch_optimizer<Lion>(MineOptions(0.01)), torch_optimizer<SignSgd>(MineOptions(0.01))})
+      EXPECT_TRUE(torch::equal(trained(optimizer, "allreduce"), trained(optimizer, "dear")));
+  });
+}
+
+TEST(OwnOptimizers, ThatAreNotElementwiseAreRefused) {
+  on_workers(1, [&](World& world) {
+    EveryLayer net = fresh_net();
+    const auto said = [&](const OptimizerSpec& spec) {
+      return message_of<ConfigError>([&] { distribute(world, *net, spec); });
+    };
+    EXPECT_TRUE(contains(said(torch_optimizer<Lamb>(MineOptions(0.1))),
+                         {"Lamb", "not elementwise", "norm of a tensor"}));
+    EXPECT_TRUE(contains(
+        said(torch_optimizer<SignSgd>(MineOptions(0.1)).group(group("*.bias").weight_decay(0))),
+        {"weight decay", "SignSgd"}));
+  });
+}
+
+}  // namespace
+}  // namespace skein::parameter_groups_test

@@ -1,0 +1,344 @@
+// save_checkpoint() and resume() in a program's own loop.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "keep/checkpoint_files.h"
+#include "on_workers.h"
+#include "resuming_job.h"
+#include "strategy/registry.h"
+#include "test_net.h"
+
+namespace skein::resume_test {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+const Start kSgd = optimizers()[0].second;
+
+// Strategies that promise a resumed run the bits of one that was not stopped, on several workers.
+std::vector<std::pair<const char*, StrategySpec>> exact_strategies() {
+  return {{"allreduce", allreduce()},
+          {"dear", dear().set("fusion", "64")},
+          {"dear in bf16", dear().set("fusion", "64").set("wire", "bf16")},
+          {"local", local().set("period", "3")}};
+}
+
+std::vector<std::pair<const char*, StrategySpec>> all_strategies() {
+  static const std::vector<std::string> names = strategy_names();
+  std::vector<std::pair<const char*, StrategySpec>> all;
+  for (const std::string& name : names) all.emplace_back(name.c_str(), StrategySpec(name));
+  return all;
+}
+
+// A run that is saved after four steps and goes on, and one that goes on from the checkpoint.
+void expect_same_bits(World& world, const Start& start, const StrategySpec& strategy,
+                      const std::string& folder) {
+  ResumingJob whole(world, start, strategy);
+  EXPECT_FALSE(whole.run().resume(folder));
+  whole.steps(4);
+  whole.run().save_checkpoint(folder, {{"epoch", "7"}});
+  whole.steps(4);
+  whole.run().wait_for_checkpoint();
+  const auto expected = whole.state();
+
+  ResumingJob again(world, start, strategy, /*seed=*/2);
+  const Resumed resumed = again.run().resume(folder);
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed.number("epoch"), 7);
+  EXPECT_EQ(resumed.number("batch", 3), 3);
+  EXPECT_EQ(resumed.workers, world.size());
+  EXPECT_EQ(again.run().samples(), 4 * kRows * world.size());
+  again.steps(4);
+  EXPECT_TRUE(equal(expected, again.state()));
+}
+
+TEST(Resume, OneWorkerGoesOnBitForBitUnderEveryStrategy) {
+  const TemporaryFolder folder;
+  on_workers(1, [&](World& world) {
+    int number = 0;
+    for (const auto& [optimizer, start] : optimizers())
+      for (const auto& [name, strategy] : all_strategies()) {
+        SCOPED_TRACE(std::string(name) + " with " + optimizer);
+        expect_same_bits(world, start, strategy, folder / std::to_string(number++));
+      }
+  });
+}
+
+TEST(Resume, WorkersGoOnBitForBitWhereTheStrategyPromisesIt) {
+  const TemporaryFolder folder;
+  on_workers(3, [&](World& world) {
+    int number = 0;
+    for (const auto& [optimizer, start] : optimizers())
+      for (const auto& [name, strategy] : exact_strategies()) {
+        SCOPED_TRACE(std::string(name) + " with " + optimizer);
+        expect_same_bits(world, start, strategy, folder / std::to_string(number++));
+      }
+  });
+}
+
+// Where timing decides what happens next, a run still goes on from exactly what was saved.
+TEST(Resume, EveryStrategyComesBackWithAllThatWasSaved) {
+  const TemporaryFolder folder;
+  on_workers(3, [&](World& world) {
+    for (const auto& [name, strategy] : all_strategies()) {
+      SCOPED_TRACE(name);
+      const auto words = [](ResumingJob& job) {
+        std::vector<std::int64_t> found;
+        job.run().impl().look_at([&](const Strategy& its) { found = its.own_words(); });
+        return found;
+      };
+      ResumingJob first(world, kSgd, strategy);
+      first.steps(5 + world.rank());
+      first.run().flush();
+      first.run().save_checkpoint(folder / name, {}, {.wait = true});
+      const auto expected = first.state();
+      const auto generator = torch::rand({1});
+
+      ResumingJob again(world, kSgd, strategy, /*seed=*/2);
+      ASSERT_TRUE(again.run().resume(folder / name));
+      EXPECT_EQ(torch::rand({1}).item<float>(), generator.item<float>());
+      EXPECT_EQ(words(again), words(first));
+      EXPECT_TRUE(equal(expected, again.state()));
+      again.steps(5);
+      again.run().flush();
+      EXPECT_EQ(again.run().samples(), first.run().samples() + 3 * 5 * kRows);
+      EXPECT_TRUE(same_on_all(world, flat_parameters(*again.net())));
+    }
+  });
+}
+
+// The optimizer's state was sharded over three. Full batches, so that every number of workers
+// computes the same gradient, but for its rounding.
+TEST(Resume, AnotherNumberOfWorkersAndAnotherStrategyGoOn) {
+  const TemporaryFolder folder;
+  const auto x = torch::sin(torch::arange(12 * kColumns, torch::kFloat32)).view({12, kColumns});
+  const auto train = [&](World& world, torch::nn::Linear& net, Distributed& run) {
+    for (int step = 0; step < 3; ++step) {
+      const auto own = x.tensor_split(world.size())[world.rank()];
+      torch::nn::functional::mse_loss(net(own), own.sum(1, true)).backward();
+      run.step(own.size(0));
+    }
+    run.flush();
+  };
+  on_workers(3, [&](World& world) {
+    torch::nn::Linear net(kColumns, 1);
+    auto run = distribute(world, *net, adamw(0.01), dear().set("fusion", "64"));
+    train(world, net, run);
+    run.save_checkpoint(folder / "dear");
+    train(world, net, run);
+    run.save((folder / "expected"));
+  });
+  for (const int workers : {1, 2, 3})
+    on_workers(workers, [&](World& world) {
+      torch::nn::Linear net(kColumns, 1), expected(kColumns, 1);
+      auto run = distribute(world, *net, adamw(0.01), allreduce().set("fusion", "64"));
+      EXPECT_EQ(run.resume(folder / "dear").workers, 3);
+      EXPECT_EQ(run.samples(), 36);
+      train(world, net, run);
+      const auto mine = flat_parameters(*net);
+      run.load(folder / "expected");
+      EXPECT_LT((flat_parameters(*net) - mine).abs().max().item<float>(),
+                workers == 3 ? 1e-30 : 1e-5);
+    });
+}
+
+std::string refusal(const std::function<void()>& action) { return message_of<ConfigError>(action); }
+
+TEST(Resume, WhatCannotBeIsRefusedOnAllWorkersAndChangesNothing) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    {
+      ResumingJob job(world, kSgd, allreduce());
+      job.steps(2);
+      job.run().save_checkpoint(folder / "c", {}, {.wait = true});
+      EXPECT_TRUE(contains(refusal([&] { job.run().resume(folder / "c"); }), {"after 2 steps"}));
+      EXPECT_TRUE(
+          contains(refusal([&] { job.run().save_checkpoint(folder / "c", {}, {.keep = 0}); }),
+                   {"keep = 0"}));
+      EXPECT_TRUE(contains(refusal([&] {
+                             job.run().save_checkpoint(folder / "c", {{"a", "\xff"}});
+                           }),
+                           {"\"a\""}));
+      torch::nn::functional::mse_loss(job.net()(torch::randn({kRows, kColumns})),
+                                      torch::zeros({kRows, 1}))
+          .backward();
+      EXPECT_TRUE(contains(refusal([&] { job.run().save_checkpoint(folder / "c"); }),
+                           {"between backward() and step()"}));
+      job.run().step(kRows);
+    }
+    // Another width, another optimizer.
+    ResumingJob wider(world, kSgd, allreduce(), 1, 9);
+    const auto before = flat_parameters(*wider.net());
+    EXPECT_TRUE(
+        contains(refusal([&] { wider.run().resume(folder / "c"); }),
+                 {"model.safetensors", "'first.weight' is Float [8, 6]; expected Float [9, 6]"}));
+    EXPECT_TRUE(torch::equal(before, flat_parameters(*wider.net())));
+    ResumingJob adam(world, optimizers()[1].second, allreduce());
+    EXPECT_TRUE(contains(refusal([&] { adam.run().resume(folder / "c"); }),
+                         {"optimizer state = momentum", "exp_avg, exp_avg_sq"}));
+    adam.steps(1);
+    EXPECT_EQ(adam.run().samples(), 2 * kRows);
+    // Somebody else's checkpoints are neither removed nor mixed with others.
+    EXPECT_TRUE(contains(refusal([&] { adam.run().save_checkpoint(folder / "c"); }),
+                         {"there are checkpoints already, the newest of 16 samples", "resume("}));
+    EXPECT_EQ(numbered_in(folder / "c").size(), 1u);
+  });
+}
+
+// A generator and a critic, each with a folder; the critic is trained twice as often.
+TEST(Resume, TwoRunsOfOneProgramHaveAFolderEach) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const auto train = [&](ResumingJob& maker, ResumingJob& critic) {
+      for (int step = 0; step < 3; ++step) {
+        critic.steps(2);
+        maker.steps(1);
+      }
+    };
+    std::vector<torch::Tensor> expected[2];
+    {
+      ResumingJob maker(world, kSgd, allreduce()), critic(world, kSgd, dear().set("fusion", "64"));
+      train(maker, critic);
+      maker.run().save_checkpoint(folder / "maker");
+      critic.run().save_checkpoint(folder / "critic");
+      maker.run().wait_for_checkpoint();
+      EXPECT_TRUE(contains(refusal([&] { critic.run().save_checkpoint(folder / "maker"); }),
+                           {"checkpoints already"}));
+      train(maker, critic);
+      expected[0] = maker.state();
+      expected[1] = critic.state();
+    }
+    world.barrier();
+    ResumingJob maker(world, kSgd, allreduce(), 2),
+        critic(world, kSgd, dear().set("fusion", "64"), 2);
+    EXPECT_TRUE(maker.run().resume(folder / "maker"));
+    EXPECT_TRUE(critic.run().resume(folder / "critic"));  // the program's generators, as saved last
+    train(maker, critic);
+    EXPECT_TRUE(equal(expected[0], maker.state()));
+    EXPECT_TRUE(equal(expected[1], critic.state()));
+  });
+}
+
+TEST(Resume, TheNewestStayAndADamagedOneIsPassedOver) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const std::string dir = folder / "c";
+    const auto names = [&] {
+      world.barrier();
+      std::vector<std::string> found;
+      for (const auto& each : numbered_in(dir)) found.push_back(each.filename().string());
+      world.barrier();
+      return found;
+    };
+    std::vector<torch::Tensor> expected;
+    {
+      ResumingJob job(world, kSgd, allreduce());
+      job.run().save_checkpoint(dir, {}, {.keep = 2});  // before anything was trained
+      EXPECT_EQ((job.run().wait_for_checkpoint(), names()), (Names{"0"}));
+      for (int i = 0; i < 3; ++i) {
+        job.steps(1);
+        if (i == 1) expected = job.state();
+        job.run().save_checkpoint(dir, {}, {.keep = 2});
+        job.run().save_checkpoint(dir, {}, {.keep = 2});  // once more at the same place
+      }
+    }
+    EXPECT_EQ(names(), (Names{"16", "24"}));
+    if (world.rank() == 0) {
+      std::fstream file(dir + "/24/rank-1.safetensors", std::ios::in | std::ios::out);
+      file.seekp(-3, std::ios::end);
+      file.put('?');
+    }
+    world.barrier();
+    ResumingJob job(world, kSgd, allreduce(), 2);
+    EXPECT_EQ(fs::path(job.run().resume(dir).path).filename(), "16");
+    EXPECT_TRUE(equal(expected, job.state()));
+    job.run().save_checkpoint(dir, {}, {.keep = 1, .wait = true});
+    EXPECT_EQ(names(), (Names{"16"}));
+    EXPECT_TRUE(fs::exists(dir + "/set-aside-24"));
+    // None is whole: that is no fresh start.
+    world.barrier();
+    if (world.rank() == 0) fs::remove(dir + "/16/model.safetensors");
+    world.barrier();
+    ResumingJob other(world, kSgd, allreduce(), 2);
+    EXPECT_TRUE(contains(refusal([&] { other.run().resume(dir); }), {"16/model.safetensors"}));
+  });
+}
+
+TEST(Resume, CountsOf64BitsComeBack) {
+  const TemporaryFolder folder;
+  on_workers(1, [&](World& world) {
+    for (const std::int64_t samples : {(std::int64_t{1} << 40) + 5, (std::int64_t{1} << 62) + 3}) {
+      const std::string dir = folder / std::to_string(samples);
+      ResumingJob job(world, kSgd, allreduce());
+      job.run().impl().worker().progress = {samples, samples / 7, 9};
+      job.run().save_checkpoint(dir);
+      job.run().wait_for_checkpoint();
+      ResumingJob again(world, kSgd, allreduce());
+      EXPECT_TRUE(again.run().resume(dir));
+      EXPECT_EQ(again.run().samples(), samples);
+      EXPECT_EQ(again.run().steps(), samples / 7);
+    }
+  });
+}
+
+// One worker's disk is full: all hear of it from the next call, training goes on, the checkpoint
+// before it is there, and the next one that fits is saved.
+TEST(Resume, AFullDiskCostsNothingButTheCheckpoint) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const auto limit_files = [&](rlim_t bytes) {
+      const rlimit limit{bytes, RLIM_INFINITY};
+      if (world.rank() == 1) ::setrlimit(RLIMIT_FSIZE, &limit);
+    };
+    const std::string dir = folder / "c";
+    ResumingJob job(world, kSgd, allreduce());
+    job.steps(1);
+    job.run().save_checkpoint(dir, {}, {.keep = 1, .wait = true});
+    limit_files(512);
+    job.steps(1);
+    job.run().save_checkpoint(dir, {}, {.keep = 1});
+    job.steps(1);
+    EXPECT_TRUE(contains(message_of<Error>([&] { job.run().save_checkpoint(dir); }),
+                         {"not saved", "rank 1", "rank-1.safetensors"}));
+    EXPECT_TRUE(inspect(dir + "/8").whole());
+    limit_files(RLIM_INFINITY);
+    job.steps(1);
+    job.run().save_checkpoint(dir, {}, {.keep = 1, .wait = true});
+    EXPECT_EQ(numbered_in(dir).size(), 1u);
+    EXPECT_TRUE(inspect(dir + "/32").whole());
+    world.barrier();
+  });
+}
+
+// A worker is lost, and the others save without it: what they save brings three back.
+TEST(Resume, WhatTheLivingSaveBringsAllBack) {
+  const TemporaryFolder folder;
+  const auto statuses = statuses_of_workers(3, [&](World world) {
+    ResumingJob job(world, kSgd, gossip());
+    job.steps(3);
+    if (world.rank() == 0) ::raise(SIGKILL);
+    job.steps(3);
+    job.run().save_checkpoint(folder / "c", {{"who", "1"}});
+    job.steps(3);
+    job.run().wait_for_checkpoint();
+  });
+  EXPECT_TRUE(WIFSIGNALED(statuses[0]));
+  EXPECT_EQ(statuses[1], 0);
+  EXPECT_EQ(statuses[2], 0);
+  on_workers(3, [&](World& world) {
+    ResumingJob job(world, kSgd, gossip(), 2);
+    EXPECT_EQ(job.run().resume(folder / "c").text("who"), "1");
+    EXPECT_TRUE(same_on_all(world, flat_parameters(*job.net())));
+    job.steps(3);
+    job.run().flush();
+  });
+}
+
+}  // namespace
+}  // namespace skein::resume_test

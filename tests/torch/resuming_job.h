@@ -1,0 +1,150 @@
+// A small training program whose every bit hangs on what a checkpoint must hold: dropout and data
+// draw from torch's generator, batch norm has buffers, the rate follows a schedule.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "on_workers.h"
+#include "skein/torch.h"
+#include "torch/distributed_impl.h"
+
+namespace skein::test {
+
+inline constexpr std::int64_t kRows = 4, kColumns = 6;
+
+struct DropNetImpl : torch::nn::Module {
+  explicit DropNetImpl(std::int64_t width = 8)
+      : first(register_module("first", torch::nn::Linear(kColumns, width))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(width))),
+        drop(register_module("drop", torch::nn::Dropout(0.2))),
+        last(register_module("last", torch::nn::Linear(width, 1))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) { return last(drop(torch::tanh(norm(first(x))))); }
+
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Dropout drop;
+  torch::nn::Linear last;
+};
+TORCH_MODULE(DropNet);
+
+using Start = std::function<Distributed(World&, torch::nn::Module&, const StrategySpec&)>;
+
+inline std::vector<std::pair<const char*, Start>> optimizers() {
+  using namespace torch::optim;
+  const auto with = [](auto make) {
+    return [make](World& world, torch::nn::Module& net, const StrategySpec& strategy) {
+      return distribute(
+          world, net,
+          [make](std::vector<torch::Tensor> flat) -> std::unique_ptr<torch::optim::Optimizer> {
+            return make(std::move(flat));
+          },
+          0.05, strategy);
+    };
+  };
+  return {
+      {"sgd",
+       [](World& world, torch::nn::Module& net, const StrategySpec& strategy) {
+         return distribute(world, net, sgd(0.1).momentum(0.9).schedule("cosine", 200), strategy);
+       }},
+      {"adamw",
+       [](World& world, torch::nn::Module& net, const StrategySpec& strategy) {
+         return distribute(world, net, adamw(0.01).schedule("cosine:warmup=20", 200), strategy);
+       }},
+      {"torch's RMSprop", with([](std::vector<torch::Tensor> flat) {
+         return std::make_unique<RMSprop>(std::move(flat),
+                                          RMSpropOptions(0.05).momentum(0.9).centered(true));
+       })},
+      {"torch's Adagrad", with([](std::vector<torch::Tensor> flat) {
+         return std::make_unique<Adagrad>(
+             std::move(flat), AdagradOptions(0.05).initial_accumulator_value(0.5).lr_decay(0.1));
+       })}};
+}
+
+// A worker's model and run.
+class ResumingJob {
+ public:
+  // `seed`: another one for a program that is started again and must not know its first numbers.
+  ResumingJob(World& world, const Start& start, const StrategySpec& strategy,
+              std::uint64_t seed = 1, std::int64_t width = 8)
+      : net_(seeded(world, seed, width)), run_(start(world, *net_, strategy)) {}
+
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto x = torch::randn({kRows, kColumns});
+      torch::nn::functional::mse_loss(net_(x), x.sum(1, true)).backward();
+      run_.step(kRows);
+    }
+  }
+
+  // All that training has made, on this worker.
+  std::vector<torch::Tensor> state() {
+    run_.flush();
+    std::vector<torch::Tensor> all{flat_parameters(*net_)};
+    for (const auto& each : net_->buffers()) all.push_back(each.clone());
+    run_.impl().world().impl().finish([&] { add_optimizer_state(all); });
+    all.push_back(torch::tensor({run_.samples(), run_.steps()}, torch::kInt64));
+    all.push_back(torch::tensor({run_.learning_rate()}, torch::kFloat64));
+    return all;
+  }
+
+  DropNet& net() { return net_; }
+  Distributed& run() { return run_; }
+
+ private:
+  // Of what this worker owns, without the gaps between parameters.
+  void add_optimizer_state(std::vector<torch::Tensor>& all) {
+    OwnedState& state = run_.impl().optimizer().owned_state();
+    for (const auto& [name, vector] : state.vectors())
+      for (const Slot& slot : run_.impl().binding().arena().slots())
+        for (const Range& own : state.owned()) {
+          const std::size_t begin = std::max(slot.range.offset, own.offset);
+          const std::size_t end = std::min(slot.range.end(), own.end());
+          if (begin >= end) continue;
+          const Span part = vector.at(state.place_of({begin, end - begin}));
+          all.push_back(
+              torch::from_blob(part.data, {static_cast<std::int64_t>(part.count)}).clone());
+        }
+  }
+
+  static DropNet seeded(World& world, std::uint64_t seed, std::int64_t width) {
+    torch::manual_seed(100 * seed + static_cast<std::uint64_t>(world.rank()));
+    return DropNet(width);
+  }
+
+  DropNet net_;
+  Distributed run_;
+};
+
+inline bool equal(const std::vector<torch::Tensor>& one, const std::vector<torch::Tensor>& two) {
+  if (one.size() != two.size()) return false;
+  for (std::size_t i = 0; i < one.size(); ++i)
+    if (!torch::equal(one[i], two[i])) return false;
+  return true;
+}
+
+// A folder that goes with the test.
+class TemporaryFolder {
+ public:
+  // In memory: nobody pulls the plug of this machine, and a disk takes its time.
+  TemporaryFolder() {
+    const bool memory =
+        std::filesystem::is_directory("/dev/shm") && ::access("/dev/shm", W_OK) == 0;
+    std::string name = (memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) +
+                       std::string("/skein-resume-XXXXXX");
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace skein::test
