@@ -148,6 +148,7 @@ TEST_P(Nccl, ExchangesAndCollectivesShareOneOrder) {
       require(all_are(into->span(), static_cast<float>(100 * round + peer)), "another's values");
       require(all_are(sum->span(), static_cast<float>(fabric.size())), "a wrong sum");
     }
+    co_await fabric.barrier(3, soon(fabric));  // rank 0 gives numbers to all
   }));
 }
 
