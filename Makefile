@@ -23,8 +23,8 @@ TORCH ?= debian
 PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
   libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev \
-  libopenmpi-dev openmpi-bin
-TEST_PACKAGES := mpich libmpich-dev
+  libopenmpi-dev openmpi-bin libcpp-httplib-dev libjs-chart.js
+TEST_PACKAGES := mpich libmpich-dev chromium
 BENCH_PACKAGES := libgloo-dev
 SLURM_PACKAGES := slurm-wlm munge iproute2
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev

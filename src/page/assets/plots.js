@@ -1,0 +1,177 @@
+// Plots over Chart.js: lines and bars with a legend that a keyboard can use, redrawn when the theme changes.
+//
+// Every plot has the element that it made, `chart`, and update(series). A series is
+//   {name, points: [{x, y}], index, color, hidden} of lines; `index` says its style, else its place does;
+//   {name, values: [one per label], index, color}  of bars.
+'use strict';
+{
+  const {element} = skein;
+  skein.plots = [];
+
+  // What all charts have in common, in the colours of now.
+  skein.chartOptions = (spec) => {
+    const text = skein.color('muted');
+    const axis = (of = {}, extra = {}) => ({
+      title: {display: Boolean(of.title), text: of.title || '', color: text, font: {size: 12}},
+      ticks: {color: text, maxRotation: 0, autoSkipPadding: 14, maxTicksLimit: of.ticks || 8, font: {size: 11.5},
+        callback: of.format ? (value) => of.format(value) : undefined},
+      grid: {color: skein.color('grid'), drawBorder: false, borderColor: skein.color('line')},
+      type: of.logarithmic ? 'logarithmic' : 'linear', min: of.min, max: of.max, ...extra,
+    });
+    return {
+      animation: false, responsive: true, maintainAspectRatio: false, axis,
+      plugins: {
+        legend: {display: false},
+        tooltip: {
+          backgroundColor: skein.color('surface'), titleColor: skein.color('text'), bodyColor: skein.color('text'),
+          borderColor: skein.color('line'), borderWidth: 1, usePointStyle: true, boxPadding: 4,
+          itemSort: (a, b) => b.raw.y - a.raw.y,
+        },
+      },
+    };
+  };
+
+  // A figure with caption, legend and canvas, into which `make` puts a chart of the theme's colours.
+  skein.figure = (into, spec, make) => {
+    const canvas = element('canvas', {role: 'img', 'aria-label': spec.title});
+    const legend = element('ul', {class: 'legend', 'aria-label': 'series'});
+    const empty = element('div', {class: 'empty'}, spec.empty || 'no data yet');
+    const box = element('div', {class: 'canvas', style: spec.height ? 'height:' + spec.height + 'px' : null}, canvas, empty);
+    const figure = element('figure', {class: 'plot' + (spec.wide ? ' wide' : ''), id: spec.id},
+      element('figcaption', {}, spec.title), spec.about ? element('p', {class: 'about'}, spec.about) : null, legend, box);
+    into.append(figure);
+    const plot = {element: figure, canvas, box, legend, hidden: new Set(), chart: null};
+    plot.setEmpty = (isEmpty) => { empty.style.display = isEmpty ? '' : 'none'; };
+    plot.redraw = () => {
+      if (plot.chart) plot.chart.destroy();
+      plot.chart = make(plot);
+    };
+    skein.onTheme(() => {
+      if (plot.chart) plot.redraw();
+    });
+    skein.plots.push(plot);
+    return plot;
+  };
+
+  const sample = (style, bar) => {
+    const canvas = element('canvas', {width: 44, height: 24, style: 'width:22px;height:12px', 'aria-hidden': 'true'});
+    const draw = canvas.getContext('2d');
+    draw.scale(2, 2);
+    draw.strokeStyle = draw.fillStyle = style.color;
+    if (bar) {
+      draw.fillStyle = style.fill || style.color;
+      draw.fillRect(4, 1, 14, 10);
+      return canvas;
+    }
+    draw.lineWidth = 2;
+    draw.setLineDash(style.dash);
+    draw.beginPath();
+    draw.moveTo(0, 6);
+    draw.lineTo(22, 6);
+    draw.stroke();
+    draw.setLineDash([]);
+    Chart.helpers.drawPoint(draw, {pointStyle: style.shape, radius: 4, borderWidth: 1.5}, 11, 6);
+    return canvas;
+  };
+
+  // Buttons that show and hide a series each; none where there is one series that needs no name.
+  skein.drawLegend = (plot, entries, bar, changed) => {
+    const key = JSON.stringify([entries.map((e) => [e.name, e.style.color]), [...plot.hidden]]);
+    if (plot.legendKey === key) return;
+    plot.legendKey = key;
+    const focused = plot.legend.contains(document.activeElement) ? document.activeElement.textContent : null;
+    plot.legend.replaceChildren(...(entries.length < 2 ? [] : entries.map((entry) => {
+      const shown = !plot.hidden.has(entry.name);
+      return element('li', {}, element('button', {type: 'button', 'aria-pressed': String(shown), onclick: () => {
+        if (shown) plot.hidden.add(entry.name);
+        else plot.hidden.delete(entry.name);
+        changed();
+      }}, sample(entry.style, bar), entry.name));
+    })));
+    for (const button of plot.legend.querySelectorAll('button')) if (button.textContent === focused) button.focus();
+  };
+
+  // spec: {title, about, id, wide, height, x: {title, format, min, max, logarithmic}, y: the same, series, stepped}.
+  skein.linePlot = (into, spec) => {
+    let series = spec.series || [];
+    const datasets = () => series.map((one, place) => {
+      const style = skein.seriesStyle(one.index ?? place);
+      const points = one.points.filter((p) => skein.known(p.x) && skein.known(p.y));
+      const every = Math.max(1, Math.ceil(points.length / 8));
+      const marked = (at) => points.length <= 30 || at === points.length - 1 || at % every === Math.floor(every / 2);
+      return {
+        label: one.name, data: points, hidden: plot.hidden.has(one.name), stepped: spec.stepped, tension: 0,
+        borderColor: one.color || style.color, backgroundColor: one.color || style.color,
+        borderWidth: 1.8, borderDash: style.dash, pointStyle: style.shape, pointHitRadius: 8,
+        pointRadius: series.length < 2 && points.length > 30 ? 0 : (context) => (marked(context.dataIndex) ? 3 : 0),
+      };
+    });
+    const format = (spec.y && spec.y.format) || skein.number, formatX = (spec.x && spec.x.format) || skein.count;
+    const plot = skein.figure(into, spec, () => {
+      const options = skein.chartOptions(spec);
+      options.parsing = false;
+      options.interaction = {mode: 'nearest', axis: 'x', intersect: false};
+      options.scales = {x: options.axis({format: formatX, ...spec.x}), y: options.axis({format, ...spec.y})};
+      options.plugins.tooltip.callbacks = {
+        title: (items) => (items.length ? ((spec.x && spec.x.title) || 'x') + ' ' + formatX(items[0].parsed.x) : ''),
+        label: (item) => ' ' + item.dataset.label + ': ' + format(item.parsed.y),
+      };
+      return new Chart(plot.canvas, {type: 'line', data: {datasets: datasets()}, options});
+    });
+    plot.update = (next = series) => {
+      series = next;
+      plot.setEmpty(!series.some((one) => one.points.length > 0));
+      if (!plot.chart) plot.redraw();
+      plot.chart.data.datasets = datasets();
+      plot.chart.update('none');
+      legend();
+    };
+    const legend = () => skein.drawLegend(plot, series.map((one, place) => ({
+      name: one.name, style: {...skein.seriesStyle(one.index ?? place), ...(one.color ? {color: one.color} : {})},
+    })), false, () => plot.update());
+    for (const one of series) if (one.hidden) plot.hidden.add(one.name);
+    skein.onTheme(legend);
+    plot.update(series);
+    return plot;
+  };
+
+  // spec: as of lines, with {labels, stacked, horizontal}; update(series, labels).
+  skein.barPlot = (into, spec) => {
+    let series = spec.series || [], labels = spec.labels || [];
+    const colorOf = (one, place) =>
+      (one.lane ? skein.color('lane-' + one.lane) : one.color || skein.seriesStyle(one.index ?? place).color);
+    const datasets = () => series.map((one, place) => ({
+      label: one.name, data: one.values, hidden: plot.hidden.has(one.name), backgroundColor: colorOf(one, place),
+      borderColor: skein.color('surface'), borderWidth: 1, maxBarThickness: 44, categoryPercentage: 0.8,
+    }));
+    const format = (spec.y && spec.y.format) || skein.number;
+    const plot = skein.figure(into, spec, () => {
+      const options = skein.chartOptions(spec);
+      const values = options.axis({min: 0, format, ...spec.y}, {stacked: Boolean(spec.stacked)});
+      const names = {...options.axis({...spec.x}), type: 'category', stacked: Boolean(spec.stacked)};
+      delete names.min;
+      names.ticks.callback = function(value) { return this.getLabelForValue(value); };
+      names.grid = {display: false};
+      options.indexAxis = spec.horizontal ? 'y' : 'x';
+      options.scales = spec.horizontal ? {x: values, y: names} : {x: names, y: values};
+      options.interaction = {mode: 'index', axis: options.indexAxis, intersect: false};
+      delete options.plugins.tooltip.itemSort;
+      options.plugins.tooltip.callbacks = {label: (item) => ' ' + item.dataset.label + ': ' + format(item.raw)};
+      return new Chart(plot.canvas, {type: 'bar', data: {labels, datasets: datasets()}, options});
+    });
+    plot.update = (next = series, nextLabels = labels) => {
+      series = next;
+      labels = nextLabels;
+      plot.setEmpty(labels.length === 0);
+      if (!plot.chart) plot.redraw();
+      plot.chart.data = {labels, datasets: datasets()};
+      plot.chart.update('none');
+      legend();
+    };
+    const legend = () => skein.drawLegend(plot, series.map((one, place) => ({name: one.name, style: {color: colorOf(one, place)}})),
+      true, () => plot.update());
+    skein.onTheme(legend);
+    plot.update(series, labels);
+    return plot;
+  };
+}
