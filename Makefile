@@ -4,12 +4,13 @@
 #   make install PREFIX=DIR  the program and the library, without tests and benchmarks; /usr/local unless given
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
-#   make bench   every benchmark, as ratios measured side by side
+#   make bench   the benchmarks, as ratios measured side by side, and docs/benchmarks.md from them; ONLY=NAME,NAME
 #   make fuzz    what reads what arrives from outside, given any bytes, for FUZZ_SECONDS each
 #   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting, static checks and the reference's
 #   make deb     Debian packages of the program and of the library, in build-deb/, installed and tried in a root of their own
 #   make reference  the reference of include/skein as HTML, in build/reference; no comment, no reference
+#   make site    the documentation as HTML, in build/site; links are checked
 #   make sanitize  the torch-free tests under ASan and UBSan (make asan) and under TSan (make tsan);
 #                PART=unit, conformance or sim: that part of them
 #
@@ -25,14 +26,15 @@ PACKAGES := g++ cmake ninja-build pkg-config python3 \
   libeigen3-dev libpng-dev libjpeg-dev libssl-dev libgtest-dev \
   libopenmpi-dev openmpi-bin libcpp-httplib-dev libjs-chart.js
 TEST_PACKAGES := mpich libmpich-dev chromium
-BENCH_PACKAGES := libgloo-dev
+BENCH_PACKAGES := libgloo-dev iproute2
 SLURM_PACKAGES := slurm-wlm munge iproute2
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 LINT_PACKAGES := clang-format clang-tidy
 REFERENCE_PACKAGES := doxygen
+SITE_PACKAGES := mkdocs mkdocs-material
 DEB_PACKAGES := dpkg-dev fakeroot lintian
 
-.PHONY: setup setup-tests setup-ccache setup-slurm setup-torch configure build install demo test test-torch test-gpu bench fuzz soak lint format reference deb sanitize asan tsan clean
+.PHONY: setup setup-tests setup-ccache setup-slurm setup-torch configure build install demo test test-torch test-gpu bench fuzz soak lint format reference site deb sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -133,12 +135,13 @@ test-torch: configure
 test-gpu:
 	@tests/gpu/run.sh
 
+# ONLY=NAME,NAME runs some; bench/all.py has the names. PyTorch's own is beside Skein in some of them.
 bench: setup-torch
 	$(call install,$(BENCH_PACKAGES))
 	@mkdir -p $(BUILD) && $(CONFIGURE) >$(BUILD)/configure.log 2>&1 || { tail -n 30 $(BUILD)/configure.log; exit 1; }
 	@cmake --build $(BUILD)
-	@for program in $(BUILD)/bench/bench_*; do echo "== $$(basename $$program)"; $$program || exit 1; echo; done
-	@for script in bench/dear.py bench/virtual_cluster.py bench/predict.py; do echo "== $$(basename $$script)"; python3 $$script $(BUILD)/skein || exit 1; echo; done
+	@$(MAKE) --no-print-directory TORCH=pip configure && cmake --build build-pip --target skein
+	@python3 bench/all.py $(if $(ONLY),--only $(ONLY))
 
 SEEDS := 1001..50000
 FUZZ_SECONDS := 60
@@ -167,8 +170,14 @@ reference:
 	$(call install,$(REFERENCE_PACKAGES))
 	@mkdir -p $(REFERENCE)
 	@SKEIN_REFERENCE=$(REFERENCE) SKEIN_VERSION=$$(awk '/define SKEIN_VERSION_(MAJOR|MINOR|PATCH)/ {v = v s $$3; s = "."} END {print v}' include/skein/version.h) \
-	  doxygen docs/reference/Doxyfile
+	  doxygen site/reference/Doxyfile
 	@echo "$(REFERENCE)/html/index.html"
+
+# Links are checked, and what `nav` of site/mkdocs.yml does not have is an error.
+site: reference
+	$(call install,$(SITE_PACKAGES))
+	@/usr/bin/mkdocs build --quiet --clean --config-file site/mkdocs.yml
+	@echo "build/site/index.html"
 
 # With Debian's LibTorch, whatever TORCH says.
 deb: setup

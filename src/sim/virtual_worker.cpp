@@ -145,13 +145,13 @@ Task<> VirtualWorker::step() {
     const double factor = pace_.next_factor(now()) * static_cast<double>(parts[pass]) /
                           static_cast<double>(scenario_.profile.batch);
     co_await forward(factor, pass == 0);
-    if (!std::exchange(begun, true)) co_await waiting_for(strategy_->begin_step(samples));
+    if (!std::exchange(begun, true)) co_await waiting_for("step", strategy_->begin_step(samples));
     // Samples are drawn, and weigh, once a step: the mean over all passes is what counts.
     if (pass == 0) replica_.gradient(samples);
     co_await backward(factor, pass + 1 == passes);
     ++figures_.micro_batches;
   }
-  if (!begun) co_await waiting_for(strategy_->begin_step(samples));
+  if (!begun) co_await waiting_for("step", strategy_->begin_step(samples));
   worker_.meters.computed(now() - begin - (figures_.exposed - exposed), samples);
   const Duration updating = worker_.meters.update;
   const Time waiting = now();
@@ -164,10 +164,12 @@ Task<> VirtualWorker::step() {
   figures_.samples += samples;
 }
 
-Task<> VirtualWorker::waiting_for(Task<> task) {
+Task<> VirtualWorker::waiting_for(const char* what, Task<> task) {
   const Time begin = now();
   co_await task;
+  if (now() == begin) co_return;
   figures_.exposed += now() - begin;
+  trace_.span(Lane::wait, what, begin, now());
 }
 
 // Bucket 0 holds the last layers.
@@ -177,7 +179,7 @@ Task<> VirtualWorker::forward(double factor, bool first_pass) {
   for (std::size_t bucket = pieces_.size(); bucket-- > 0;) {
     if (first_pass && strategy_->waits_for_reads()) {
       co_await compute(std::exchange(work, Duration(0)));
-      co_await waiting_for(strategy_->need(static_cast<int>(bucket)));
+      co_await waiting_for("read", strategy_->need(static_cast<int>(bucket)));
     }
     work += scaled(pieces_[bucket].forward, factor);
   }

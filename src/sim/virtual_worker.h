@@ -75,7 +75,7 @@ class VirtualWorker {
   Task<> forward(double factor, bool first_pass);
   Task<> backward(double factor, bool last_pass);
   Task<> compute(Duration work);
-  Task<> waiting_for(Task<> task);
+  Task<> waiting_for(const char* what, Task<> task);
   void end(const Outcome& outcome);
 
   Time now() const { return cluster_.engine().now(); }

@@ -96,15 +96,16 @@ Task<> Dear::begin_step(std::int64_t samples) {
 
 Task<> Dear::apply(UpdateContext context) {
   // The user looks at gradients in the step itself, not while the next forward runs.
-  if (worker_.before_update) co_await prepare(context);
+  const bool shown = worker_.before_update != nullptr;
+  if (shown) co_await prepare(context, true);
   if (!context.skip) ++worker_.progress.steps;
   pending_.assign(pending_.size(), kParts);
   restore_ = std::exchange(rounded_, rounds());
   gathers_.clear();
   if (worker_.size() == 1)
-    co_await update_all(context);
+    co_await update_all(context, shown);
   else
-    updating_ = ScopedJob(worker_.loop().spawn(update_and_gather(context)));
+    updating_ = ScopedJob(worker_.loop().spawn(update_and_gather(context, shown)));
   if (told() > 0) co_await change_plan(static_cast<std::size_t>(told()));
   if (tuner_) time_step();
 }
@@ -181,9 +182,9 @@ std::string Dear::summary() const {
   return text;
 }
 
-Task<> Dear::update_and_gather(UpdateContext context) {
+Task<> Dear::update_and_gather(UpdateContext context, bool prepared) {
   try {
-    co_await update_all(context);
+    co_await update_all(context, prepared);
   } catch (...) {
     failed();
   }
@@ -191,9 +192,9 @@ Task<> Dear::update_and_gather(UpdateContext context) {
 
 // In the order in which the next forward reads: the last bucket lies first in the arena. Each
 // gather leaves before the next shard is updated and is not held up by that, and what only backward
-// needs is done behind it.
-Task<> Dear::update_all(UpdateContext& context) {
-  if (worker_.wants_norm() && !worker_.before_update) co_await prepare(context);
+// needs is done behind it. The user may have set or taken away before_update() since the step.
+Task<> Dear::update_all(UpdateContext& context, bool prepared) {
+  if (worker_.clips() && !prepared) co_await prepare(context, false);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
@@ -244,10 +245,13 @@ Task<> Dear::gather(int bucket) {
   }
 }
 
-Task<> Dear::prepare(UpdateContext& context) {
+Task<> Dear::prepare(UpdateContext& context, bool show) {
   co_await all_summed();
   const Worker::SquaredNorm norm = [this] { return squared_norm_of_sum(); };
-  co_await worker_.prepare(context, norm);
+  if (show)
+    co_await worker_.prepare(context, norm);
+  else
+    co_await worker_.clip(context, norm);
 }
 
 // One exact number from each worker, added up in the order of ranks as AllReduce does.

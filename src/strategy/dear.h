@@ -55,15 +55,15 @@ class Dear final : public Synchronous {
   Task<> change_plan(std::size_t bucket_bytes);
   Task<> sum(int bucket) override;
   Task<> apply(UpdateContext context) override;
-  Task<> update_and_gather(UpdateContext context);
-  Task<> update_all(UpdateContext& context);
+  Task<> update_and_gather(UpdateContext context, bool prepared);
+  Task<> update_all(UpdateContext& context, bool prepared);
   std::size_t piece() const;
   Task<> update_own_shard(int bucket, const UpdateContext& context);
   Task<> clear_other_shards(int bucket);
   Task<> gather(int bucket);
   Task<> all_arrived();
   Task<> exact_parameters();
-  Task<> prepare(UpdateContext& context);
+  Task<> prepare(UpdateContext& context, bool show);
   Task<double> squared_norm_of_sum();
   void ended_for(int bucket);
   void failed();

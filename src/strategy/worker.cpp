@@ -52,9 +52,13 @@ Task<> Worker::prepare(UpdateContext& context, const SquaredNorm& squared_norm, 
     // A skipped step is one, whatever its factor.
     decision = mixed(mixed(decision, gradients.skipped() ? 0 : gradients.factor()),
                      std::uint64_t{gradients.skipped()});
-    if (gradients.changed() && clip_ > 0 && !context.skip) norm = co_await squared_norm();
+    if (gradients.changed() && clips() && !context.skip) norm = co_await squared_norm();
   }
-  if (clip_ > 0) context.gradient_scale = clipped(context.gradient_scale, norm, clip_);
+  if (clips()) context.gradient_scale = clipped(context.gradient_scale, norm, clip_);
+}
+
+Task<> Worker::clip(UpdateContext& context, const SquaredNorm& squared_norm) {
+  context.gradient_scale = clipped(context.gradient_scale, co_await squared_norm(), clip_);
 }
 
 Task<> Worker::update(Range range, const UpdateContext& context) {

@@ -93,7 +93,8 @@ class Worker {
   Deadline deadline() const { return loop().now() + patience_; }
 
   // Whether an update needs the norm of the whole gradient: then prepare() comes before it.
-  bool wants_norm() const { return clip_ > 0 || before_update; }
+  bool wants_norm() const { return clips() || before_update; }
+  bool clips() const { return clip_ > 0; }
 
   // The squared norm of the gradient plane as it is, `context.gradient_scale` not in it; the same
   // on all workers that share the update, who ask for it together.
@@ -103,6 +104,9 @@ class Worker {
   // `context` says what came of it. `of_one_step`: all of the gradient was computed in the step
   // that has just ended. Both arguments must outlive the task.
   Task<> prepare(UpdateContext& context, const SquaredNorm& squared_norm, bool of_one_step = true);
+
+  // Only clips it.
+  Task<> clip(UpdateContext& context, const SquaredNorm& squared_norm);
 
   // How the next update is to be made, as far as gradients have no part in it. Notes it in
   // `decision`.

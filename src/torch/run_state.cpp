@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kGenerator = "torch_generator";
 constexpr const char* kDeviceGenerator = "device_generator";
+constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kSteps = "steps";
 constexpr const char* kStrategy = "strategy";
 
@@ -29,7 +30,7 @@ std::vector<NamedTensor> optimizer_tensors(Distributed::Impl& run) {
     const torch::Tensor flat = tensor_over(vector);
     for (int slot = 0; slot < run.binding().slots(); ++slot) {
       const Range range = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
-      tensors.push_back({"optimizer/" + name + "/" + run.binding().names_of_slot(slot).front(),
+      tensors.push_back({kOptimizer + name + "/" + run.binding().names_of_slot(slot).front(),
                          flat.narrow(0, static_cast<std::int64_t>(range.offset),
                                      static_cast<std::int64_t>(range.count))
                              .view(run.binding().parameter(slot).sizes())});
@@ -46,12 +47,22 @@ std::vector<NamedTensor> buffers(Distributed::Impl& run) {
   return tensors;
 }
 
-// What is written straight back into the tensors that the run has.
-std::vector<NamedTensor> restored_in_place(Distributed::Impl& run) {
+// What a worker saves of the tensors that the run has.
+std::vector<NamedTensor> own_of_run(Distributed::Impl& run) {
   auto tensors = buffers(run);
   if (!run.strategy().equal_replicas())
     for (const NamedTensor& each : optimizer_tensors(run)) tensors.push_back(each);
   return tensors;
+}
+
+// What of it is written straight back. A strategy under which all have one optimizer's state has
+// saved none of each worker's: then all go on with that.
+std::vector<NamedTensor> restored_in_place(const SafeTensors& file, Distributed::Impl& run) {
+  auto tensors = own_of_run(run);
+  const auto is_saved = [&](const NamedTensor& each) {
+    return each.name.starts_with(kOptimizer) && file.find(each.name) != nullptr;
+  };
+  return std::any_of(tensors.begin(), tensors.end(), is_saved) ? tensors : buffers(run);
 }
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& tensor) {
@@ -120,7 +131,7 @@ void AtRest::finish() {
 }
 
 std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps) {
-  auto tensors = restored_in_place(run);
+  auto tensors = own_of_run(run);
   tensors.push_back({kGenerator, generator_of(torch::kCPU).get_state()});
   if (const torch::Device device = device_of_run(run); !device.is_cpu())
     tensors.push_back({kDeviceGenerator, generator_of(device).get_state()});
@@ -133,7 +144,7 @@ std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps)
 }
 
 void check_own(const fs::path& path, const SafeTensors& file, Distributed::Impl& run) {
-  for (const NamedTensor& each : restored_in_place(run)) {
+  for (const NamedTensor& each : restored_in_place(file, run)) {
     const torch::Tensor* saved = file.find(each.name);
     if (saved == nullptr || saved->sizes() != each.tensor.sizes() ||
         saved->dtype() != each.tensor.dtype())
@@ -149,7 +160,7 @@ void check_own(const fs::path& path, const SafeTensors& file, Distributed::Impl&
 std::int64_t restore_own(const fs::path& path, const SafeTensors& file, Distributed::Impl& run,
                          std::int64_t steps) {
   const torch::NoGradGuard no_grad;
-  for (const NamedTensor& each : restored_in_place(run))
+  for (const NamedTensor& each : restored_in_place(file, run))
     each.tensor.detach().copy_(*file.find(each.name));
   restore_generator(path, file, torch::kCPU, kGenerator);
   if (const torch::Device device = device_of_run(run); !device.is_cpu())

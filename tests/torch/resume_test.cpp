@@ -1,4 +1,5 @@
 // save_checkpoint() and resume() in a program's own loop.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
@@ -145,6 +146,33 @@ TEST(Resume, AnotherNumberOfWorkersAndAnotherStrategyGoOn) {
       EXPECT_LT((flat_parameters(*net) - mine).abs().max().item<float>(),
                 workers == 3 ? 1e-30 : 1e-5);
     });
+}
+
+// Where each worker had an optimizer's state of its own, or has now, the averaged one serves.
+TEST(Resume, EveryStrategyGoesOnFromEveryOther) {
+  const TemporaryFolder folder;
+  const Start start = optimizers()[1].second;
+  on_workers(2, [&](World& world) {
+    for (const auto& [before, first] : all_strategies()) {
+      ResumingJob job(world, start, first);
+      job.steps(3);
+      job.run().save_checkpoint(folder / before, {}, {.wait = true});
+      const auto saved = flat_parameters(*job.net());
+      const std::int64_t samples = job.run().samples();
+      for (const auto& [after, second] : all_strategies()) {
+        SCOPED_TRACE(fmt::format("{} after {}", after, before));
+        ResumingJob again(world, start, second, /*seed=*/2);
+        ASSERT_TRUE(again.run().resume(folder / before));
+        EXPECT_TRUE(torch::equal(flat_parameters(*again.net()), saved));
+        constexpr std::size_t kFirstOfOptimizer = 4;  // after the parameters and three buffers
+        EXPECT_GT(again.state()[kFirstOfOptimizer].abs().max().item<float>(), 0);
+        again.steps(2);
+        again.run().flush();
+        EXPECT_EQ(again.run().samples(), samples + 2 * 2 * kRows);
+        EXPECT_TRUE(same_on_all(world, flat_parameters(*again.net())));
+      }
+    }
+  });
 }
 
 std::string refusal(const std::function<void()>& action) { return message_of<ConfigError>(action); }

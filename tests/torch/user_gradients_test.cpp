@@ -88,6 +88,27 @@ TEST_P(SendsInBackward, OneWorkerMayLookFromTheStartOn) {
   });
 }
 
+// Under dear the update of a step goes on after it: what is set then is for the next step.
+TEST_P(SendsInBackward, AHookThatComesAndGoesLeavesTheLastStepsClipAlone) {
+  on_workers(3, [](World& world) {
+    const auto clipped = [&](bool with_hook) {
+      auto net = small_net();
+      Distributed run =
+          distribute(world, *net, sgd(0.1).momentum(0.9).clip(0.01), in_small_buckets(GetParam()));
+      for (int step = 0; step < 20; ++step) {
+        loss_of(net, world, step).backward();
+        run.step(4);
+        if (with_hook && step % 2 == 0) run.before_update([](AveragedGradients&) {});
+        if (with_hook && step % 2 == 1) run.before_update(nullptr);
+      }
+      run.flush();
+      return flat_parameters(*net);
+    };
+    const auto plain = clipped(false);
+    for (int round = 0; round < 5; ++round) EXPECT_TRUE(torch::equal(clipped(true), plain));
+  });
+}
+
 // Rank 1 touches what has left in its fourth step: every worker ends with the same remedies.
 void expect_remedies(const char* strategy, const Touch& touch) {
   test::as_workers(3, [&](World world) {
