@@ -12,6 +12,7 @@ void add_train(CLI::App& app, Invocation& invocation);
 void add_run(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 void add_simulate(CLI::App& app, Invocation& invocation);
+void add_advise(CLI::App& app, Invocation& invocation);
 void add_profile(CLI::App& app, Invocation& invocation);
 void add_topology(CLI::App& app, Invocation& invocation);
 void add_checkpoints(CLI::App& app, Invocation& invocation);

@@ -89,6 +89,7 @@ int run_command_line(int argc, char** argv) {
     add_run(app, invocation);
     add_bench(app, invocation);
     add_simulate(app, invocation);
+    add_advise(app, invocation);
     add_profile(app, invocation);
     add_topology(app, invocation);
     add_checkpoints(app, invocation);

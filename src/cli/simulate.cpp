@@ -1,6 +1,5 @@
 // skein simulate: strategies on a virtual cluster; one run, a sweep of runs, or a swarm.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/simulate_options.h"
 #include "cli/simulate_report.h"
+#include "cli/status_line.h"
 #include "cli/suggest.h"
 #include "core/parse_number.h"
 #include "core/spec.h"
@@ -23,32 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
-
-// One line that is overwritten, on a terminal only.
-class StatusLine {
- public:
-  explicit StatusLine(bool quiet) : on_(!quiet && isatty(STDERR_FILENO) != 0) {}
-  ~StatusLine() { clear(); }
-  StatusLine(const StatusLine&) = delete;
-  StatusLine& operator=(const StatusLine&) = delete;
-
-  void say(const std::string& text) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!on_ || now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    drawn_ = true;
-    fmt::print(stderr, "\r\x1b[2K{}", text);
-    std::fflush(stderr);
-  }
-  void clear() {
-    if (drawn_) fmt::print(stderr, "\r\x1b[2K");
-    drawn_ = false;
-  }
-
- private:
-  bool on_, drawn_ = false;
-  std::chrono::steady_clock::time_point last_{};
-};
 
 Json run_one(const SimulateOptionReader::Request& request, StatusLine& status) {
   std::vector<std::unique_ptr<TraceRecorder>> traces;
