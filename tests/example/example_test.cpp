@@ -35,6 +35,7 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
     EXPECT_EQ(each.path().filename(), "skein") << "an internal header was installed";
   if (HasFailure()) return;
 
+  Installed::get().build({"train_your_model"});
   const std::string program = Installed::get().example("train_your_model/train_your_model");
   expect_standard_library_first(program);
   expect_standard_library_first(prefix + "/bin/skein");

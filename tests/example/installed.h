@@ -30,7 +30,16 @@ class Installed {
 
   std::string prefix() const { return folder_ / "prefix"; }
   std::string skein() const { return prefix() + "/bin/skein"; }
+
   std::string example(const std::string& name) const { return folder_ / "build/" + name; }
+
+  // Builds a program when it is first asked for, or all of them.
+  void build(const std::vector<std::string>& targets = {}) const {
+    std::vector<std::string> argv{SKEIN_CMAKE, "--build", folder_ / "build"};
+    if (!targets.empty()) argv.emplace_back("--target");
+    argv.insert(argv.end(), targets.begin(), targets.end());
+    must(argv);
+  }
 
  private:
   Installed() {
@@ -42,7 +51,6 @@ class Installed {
           "-DCMAKE_PREFIX_PATH=" + prefix(), "-DTorch_DIR=" SKEIN_TORCH_DIR,
           "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_tomlplusplus=ON",
           "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON"});
-    must({SKEIN_CMAKE, "--build", folder_ / "build"});
   }
 
   Folder folder_;

@@ -82,6 +82,7 @@ void expect_learnt(const Shown& shown, const std::string& printed) {
 
 TEST(Examples, PrintWhatTheirReadmeShows) {
   const Folder folder;
+  Installed::get().build();
   std::map<std::string, std::string> printed;
   for (const Shown& shown : shown_in(contents(kReadme))) {
     const auto argv = located(shown.command, folder.path());
