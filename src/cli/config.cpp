@@ -65,15 +65,13 @@ void add_table(const std::string& name, const toml::table& table, const std::str
   }
 }
 
-}  // namespace
+// In the file's order: toml++ sorts by key.
+template <typename T>
+void sort_by_line(std::vector<T>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const T& a, const T& b) { return a.line < b.line; });
+}
 
-std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path) {
-  toml::table root;
-  try {
-    root = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    refuse(path, static_cast<int>(error.source().begin.line), std::string(error.description()));
-  }
+std::vector<ConfigEntry> entries_of(const toml::table& root, const std::string& path) {
   std::vector<ConfigEntry> out;
   for (const auto& [key, node] : root) {
     const std::string name(key.str());
@@ -82,13 +80,44 @@ std::vector<ConfigEntry> parse_config(const std::string& text, const std::string
     else
       out.push_back(entry(name, node, path));
   }
-  std::stable_sort(out.begin(), out.end(), [](const ConfigEntry& a, const ConfigEntry& b) {
-    return a.line < b.line;  // toml++ sorts by key
-  });
+  sort_by_line(out);
   return out;
 }
 
-std::vector<ConfigEntry> read_config(const std::string& path) {
+std::vector<ConfigTable> tables_of(const toml::node& entries, const std::string& path) {
+  std::vector<ConfigTable> out;
+  const toml::table* all = entries.as_table();
+  if (all == nullptr) refuse(path, line_of(entries), "'entries': expected tables [entries.NAME]");
+  for (const auto& [key, node] : *all) {
+    const std::string name(key.str());
+    const toml::table* table = node.as_table();
+    if (table == nullptr)
+      refuse(path, line_of(node),
+             fmt::format("'entries.{0}': expected a table [entries.{0}]", name));
+    out.push_back({name, entries_of(*table, path), line_of(node)});
+  }
+  sort_by_line(out);
+  return out;
+}
+
+}  // namespace
+
+std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path,
+                                      std::vector<ConfigTable>* tables) {
+  toml::table root;
+  try {
+    root = toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    refuse(path, static_cast<int>(error.source().begin.line), std::string(error.description()));
+  }
+  if (const toml::node* entries = root.get("entries"); entries != nullptr && tables != nullptr) {
+    *tables = tables_of(*entries, path);
+    root.erase("entries");
+  }
+  return entries_of(root, path);
+}
+
+std::vector<ConfigEntry> read_config(const std::string& path, std::vector<ConfigTable>* tables) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     throw ConfigError(fmt::format("--config {}: this is a folder; expected a TOML file", path));
@@ -97,7 +126,7 @@ std::vector<ConfigEntry> read_config(const std::string& path) {
   if (!in.is_open() || in.bad())
     throw ConfigError(
         fmt::format("--config {}: cannot read the file: {}", path, std::strerror(errno)));
-  return parse_config(text, path);
+  return parse_config(text, path, tables);
 }
 
 }  // namespace skein

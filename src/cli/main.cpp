@@ -86,6 +86,7 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(0, 1);
   try {
     add_train(app, invocation);
+    add_compare(app, invocation);
     add_run(app, invocation);
     add_bench(app, invocation);
     add_simulate(app, invocation);

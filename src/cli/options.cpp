@@ -35,8 +35,6 @@ auto named(const std::string& name, Parse parse) {
   }
 }
 
-bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
-
 std::string long_name(const CLI::Option& option) {
   return option.get_lnames().empty() ? "" : option.get_lnames().front();
 }
@@ -161,29 +159,33 @@ CLI::Option* CommandOptions::repeated(const std::string& name, std::vector<std::
 
 void CommandOptions::read_config_file() {
   if (config_.empty()) return;
-  for (const ConfigEntry& entry : read_config(config_)) {
-    const auto refuse = [&](const std::string& what) {
-      throw ConfigError(fmt::format("{}:{}: {}", config_, entry.line, what));
-    };
-    CLI::Option* option = command_.get_option_no_throw("--" + entry.key);
-    if (option == nullptr || entry.key == "config" || entry.key == "help")
-      refuse(fmt::format("unknown key '{}'{}", entry.key,
-                         did_you_mean(entry.key, option_names(command_))));
-    if (entry.key == "set") {
-      config_sets_.push_back(entry.value);
-      continue;
-    }
-    if (is_flag(*option) != entry.boolean)
-      refuse(fmt::format("{} = {}: expected {}", entry.key, entry.value,
-                         is_flag(*option) ? "true or false" : option->get_type_name()));
-    if (option->count() > 0 || (entry.boolean && entry.value == "false")) continue;
-    option->add_result(entry.value);
-    try {
-      option->run_callback();
-    } catch (const std::exception& error) {
-      refuse(error.what());
-    }
+  for (const ConfigEntry& entry : read_config(config_))
+    if (!take(entry))
+      throw ConfigError(fmt::format("{}:{}: unknown key '{}'{}", config_, entry.line, entry.key,
+                                    did_you_mean(entry.key, option_names(command_))));
+}
+
+bool CommandOptions::take(const ConfigEntry& entry) {
+  CLI::Option* option = command_.get_option_no_throw("--" + entry.key);
+  if (option == nullptr || entry.key == "config" || entry.key == "help") return false;
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(fmt::format("{}:{}: {}", config_, entry.line, what));
+  };
+  if (entry.key == "set") {
+    config_sets_.push_back(entry.value);
+    return true;
   }
+  if (is_flag(*option) != entry.boolean)
+    refuse(fmt::format("{} = {}: expected {}", entry.key, entry.value,
+                       is_flag(*option) ? "true or false" : option->get_type_name()));
+  if (option->count() > 0 || (entry.boolean && entry.value == "false")) return true;
+  option->add_result(entry.value);
+  try {
+    option->run_callback();
+  } catch (const std::exception& error) {
+    refuse(error.what());
+  }
+  return true;
 }
 
 bool CommandOptions::given(const std::string& name) const {
@@ -208,6 +210,8 @@ nlohmann::json CommandOptions::config() const {
   }
   return out;
 }
+
+bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> out;

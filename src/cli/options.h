@@ -14,6 +14,8 @@
 
 namespace skein {
 
+struct ConfigEntry;
+
 // What the user typed, and what is to be done about it.
 struct Invocation {
   std::vector<std::string> arguments;  // after the program's own name
@@ -58,6 +60,10 @@ class CommandOptions {
   // option that the command line does not give. Unknown keys are errors with near matches.
   void read_config_file();
 
+  // The same of one line of it. False: there is no such option, which is the caller's to handle.
+  bool take(const ConfigEntry& entry);
+  const std::string& config_file() const { return config_; }  // empty: there is none
+
   // --set of the file, which those of the command line override.
   const std::vector<std::string>& config_sets() const { return config_sets_; }
 
@@ -82,6 +88,8 @@ class CommandOptions {
   bool quiet_ = false;
   std::vector<std::string> config_sets_;
 };
+
+bool is_flag(const CLI::Option& option);
 
 // The long names of a subcommand's options, without dashes.
 std::vector<std::string> option_names(const CLI::App& command);

@@ -8,6 +8,7 @@
 #include "cli/json_output.h"
 #include "core/parse_number.h"
 #include "core/units.h"
+#include "sim/compute.h"
 #include "sim/objectives/objectives.h"
 #include "skein/error.h"
 #include "strategy/registry.h"

@@ -36,6 +36,7 @@ class SimulateOptionReader {
   const std::vector<std::string>& sweeps() const { return sweeps_; }
   const std::string& swarm() const { return swarm_; }
   const CommandOptions& options() const { return options_; }
+  const TrainOptions& job() const { return job_; }  // after read(): what `train` has, too
 
  private:
   void declare_cluster();

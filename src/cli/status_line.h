@@ -18,6 +18,8 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
+  bool on() const { return on_; }
+
   void say(const std::string& text) {
     const auto now = std::chrono::steady_clock::now();
     if (!on_ || now - last_ < std::chrono::milliseconds(100)) return;

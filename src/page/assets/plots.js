@@ -1,8 +1,10 @@
 // Plots over Chart.js: lines and bars with a legend that a keyboard can use, redrawn when the theme changes.
 //
 // Every plot has the element that it made, `chart`, and update(series). A series is
-//   {name, points: [{x, y}], index, color, hidden} of lines; `index` says its style, else its place does;
-//   {name, values: [one per label], index, color}  of bars.
+//   {name, points: [{x, y}], index, color, hidden, thin: [points, …]} of lines; `index` says its style, else its place
+//     does; `thin` are more lines of the same colour, behind it;
+//   {name, values: [one per label], index, color, indices: [one per label], ranges: [{low, high}, …]} of bars; `indices`
+//     give each bar a style of its own, `ranges` a whisker.
 'use strict';
 {
   const {element} = skein;
@@ -94,6 +96,10 @@
   // spec: {title, about, id, wide, height, x: {title, format, min, max, logarithmic}, y: the same, series, stepped}.
   skein.linePlot = (into, spec) => {
     let series = spec.series || [];
+    const thin = () => series.flatMap((one, place) => (one.thin || []).map((points) => ({
+      label: one.name, data: points, hidden: plot.hidden.has(one.name), stepped: spec.stepped, tension: 0, order: 1,
+      borderColor: (one.color || skein.seriesStyle(one.index ?? place).color) + '66', borderWidth: 0.9, pointRadius: 0, pointHitRadius: 0,
+    })));
     const datasets = () => series.map((one, place) => {
       const style = skein.seriesStyle(one.index ?? place);
       const points = one.points.filter((p) => skein.known(p.x) && skein.known(p.y));
@@ -102,10 +108,10 @@
       return {
         label: one.name, data: points, hidden: plot.hidden.has(one.name), stepped: spec.stepped, tension: 0,
         borderColor: one.color || style.color, backgroundColor: one.color || style.color,
-        borderWidth: 1.8, borderDash: style.dash, pointStyle: style.shape, pointHitRadius: 8,
+        borderWidth: one.thin && one.thin.length ? 2.6 : 1.8, borderDash: style.dash, pointStyle: style.shape, pointHitRadius: 8,
         pointRadius: series.length < 2 && points.length > 30 ? 0 : (context) => (marked(context.dataIndex) ? 3 : 0),
       };
-    });
+    }).concat(thin());
     const format = (spec.y && spec.y.format) || skein.number, formatX = (spec.x && spec.x.format) || skein.count;
     const plot = skein.figure(into, spec, () => {
       const options = skein.chartOptions(spec);
@@ -135,13 +141,36 @@
     return plot;
   };
 
+  // Lines from low to high over the bars of series that have ranges.
+  const whiskers = {id: 'whiskers', afterDatasetsDraw: (chart) => {
+    const across = chart.options.indexAxis === 'y', scale = chart.scales[across ? 'x' : 'y'], draw = chart.ctx;
+    draw.save();
+    draw.strokeStyle = skein.color('text');
+    draw.lineWidth = 1.4;
+    draw.beginPath();
+    chart.data.datasets.forEach((dataset, index) => {
+      if (!dataset.ranges || !chart.isDatasetVisible(index)) return;
+      chart.getDatasetMeta(index).data.forEach((bar, at) => {
+        const range = dataset.ranges[at];
+        if (!range || !skein.known(range.low) || !skein.known(range.high) || range.low === range.high) return;
+        const low = scale.getPixelForValue(range.low), high = scale.getPixelForValue(range.high), middle = across ? bar.y : bar.x;
+        const line = (a, b, c, d) => (across ? (draw.moveTo(a, b), draw.lineTo(c, d)) : (draw.moveTo(b, a), draw.lineTo(d, c)));
+        line(low, middle, high, middle);
+        for (const end of [low, high]) line(end, middle - 4, end, middle + 4);
+      });
+    });
+    draw.stroke();
+    draw.restore();
+  }};
+
   // spec: as of lines, with {labels, stacked, horizontal}; update(series, labels).
   skein.barPlot = (into, spec) => {
     let series = spec.series || [], labels = spec.labels || [];
     const colorOf = (one, place) =>
       (one.lane ? skein.color('lane-' + one.lane) : one.color || skein.seriesStyle(one.index ?? place).color);
     const datasets = () => series.map((one, place) => ({
-      label: one.name, data: one.values, hidden: plot.hidden.has(one.name), backgroundColor: colorOf(one, place),
+      label: one.name, data: one.values, hidden: plot.hidden.has(one.name), ranges: one.ranges,
+      backgroundColor: one.indices ? one.indices.map((index) => skein.seriesStyle(index).color) : colorOf(one, place),
       borderColor: skein.color('surface'), borderWidth: 1, maxBarThickness: 44, categoryPercentage: 0.8,
     }));
     const format = (spec.y && spec.y.format) || skein.number;
@@ -157,7 +186,7 @@
       options.interaction = {mode: 'index', axis: options.indexAxis, intersect: false};
       delete options.plugins.tooltip.itemSort;
       options.plugins.tooltip.callbacks = {label: (item) => ' ' + item.dataset.label + ': ' + format(item.raw)};
-      return new Chart(plot.canvas, {type: 'bar', data: {labels, datasets: datasets()}, options});
+      return new Chart(plot.canvas, {type: 'bar', data: {labels, datasets: datasets()}, options, plugins: [whiskers]});
     });
     plot.update = (next = series, nextLabels = labels) => {
       series = next;

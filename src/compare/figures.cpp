@@ -1,0 +1,136 @@
+#include "compare/figures.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/units.h"
+
+namespace skein::compare {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<double> number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// Three digits: what a run repeats.
+std::string rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return fmt::format("{}", value);
+  const int digits = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  return fmt::format("{:.{}f}", value, std::min(6, std::max(0, 2 - digits)));
+}
+
+// A range's ends without the unit that its median has; bytes differ in theirs.
+std::string print_end(const Figure& figure, double value) {
+  if (!std::isfinite(value)) return "not reached";
+  switch (figure.kind) {
+    case Figure::Kind::bytes:
+      return print_bytes(value);
+    case Figure::Kind::percent:
+      return fmt::format("{:.1f}", 100 * value);
+    case Figure::Kind::count:
+      return fmt::format("{:.0f}", value);
+    default:
+      return rounded(value);
+  }
+}
+
+}  // namespace
+
+const std::vector<Figure>& all_figures() {
+  using Kind = Figure::Kind;
+  static const std::vector<Figure> figures{
+      {"seconds_to_target", "time to target", Kind::seconds, false},
+      {"accuracy", "accuracy", Kind::percent, true},
+      {"loss", "loss", Kind::plain, false},
+      {"samples_per_second", "samples/s", Kind::count, true},
+      {"of_summed_speed", "of S", Kind::percent, true},
+      {"busy_fraction", "busy", Kind::percent, true},
+      {"iteration_ms", "iteration", Kind::milliseconds, false},
+      {"exposed_comm_ms", "exposed", Kind::milliseconds, false},
+      {"bytes_sent", "sent", Kind::bytes, false}};
+  return figures;
+}
+
+const Figure& figure(const std::string& key) {
+  for (const Figure& each : all_figures())
+    if (each.key == key) return each;
+  SKEIN_CHECK(false, "no figure '{}'", key);
+  return all_figures().front();
+}
+
+const char* figure_unit(const Figure& figure) {
+  switch (figure.kind) {
+    case Figure::Kind::seconds:
+      return "s";
+    case Figure::Kind::milliseconds:
+      return "ms";
+    case Figure::Kind::percent:
+      return "%";
+    case Figure::Kind::bytes:
+      return "B";
+    default:
+      return "";
+  }
+}
+
+std::string print_value(const Figure& figure, double value) {
+  const std::string text = print_end(figure, value);
+  const bool bare =
+      !std::isfinite(value) || figure.kind == Figure::Kind::bytes || *figure_unit(figure) == '\0';
+  return bare ? text : fmt::format("{} {}", text, figure_unit(figure));
+}
+
+std::string print_spread(const Figure& figure, const Spread& spread) {
+  if (!spread.median)
+    return spread.of <= 1 ? "not reached"
+                          : fmt::format("reached in {} of {}", spread.count, spread.of);
+  const std::string text = print_value(figure, *spread.median);
+  const std::string low = print_end(figure, spread.low), high = print_end(figure, spread.high);
+  return spread.of <= 1 || low == high ? text : fmt::format("{} ({} to {})", text, low, high);
+}
+
+RunFigures figures_of(const Json& result, double summed_speed) {
+  RunFigures out;
+  for (const Figure& each : all_figures())
+    if (const auto value = number(result, each.key.c_str())) out[each.key] = *value;
+  if (const auto step = result.find("iteration_ms"); step != result.end() && step->is_object())
+    if (const auto value = number(*step, "p50")) out["iteration_ms"] = *value;
+  if (const auto share = number(result, "utilisation")) out["of_summed_speed"] = *share;
+  if (summed_speed > 0 && out.count("samples_per_second") != 0)
+    out["of_summed_speed"] = out["samples_per_second"] / summed_speed;
+  double busy = 0;
+  int workers = 0;
+  if (result.contains("per_worker"))
+    for (const Json& worker : result["per_worker"])
+      if (const auto value = number(worker, "busy_fraction")) {
+        busy += *value;
+        ++workers;
+      }
+  if (workers > 0) out["busy_fraction"] = busy / workers;
+  return out;
+}
+
+RowFigures figures_over(const std::vector<RunFigures>& rounds, bool target) {
+  RowFigures out;
+  for (const Figure& each : all_figures()) {
+    std::vector<std::optional<double>> values;
+    values.reserve(rounds.size());
+    for (const RunFigures& round : rounds) {
+      const auto found = round.find(each.key);
+      values.push_back(found == round.end() ? std::nullopt : std::optional<double>(found->second));
+    }
+    const bool time = each.key == "seconds_to_target";
+    const Spread spread = time ? spread_of_times(values) : spread_of(values);
+    if (spread.count > 0 || (time && target && !rounds.empty())) out[each.key] = spread;
+  }
+  return out;
+}
+
+}  // namespace skein::compare

@@ -1,0 +1,20 @@
+// The page of one comparison, of several below each other, or of what differs between two.
+'use strict';
+{
+  const {element} = skein;
+  const data = skein.embedded();
+  const top = document.getElementById('top'), main = document.getElementById('main');
+  const list = data.comparisons || [];
+  const title = data.title || (data.changes ? 'Two comparisons' : list.length === 1 ? skein.comparisonTitle(list[0]) : 'Comparisons');
+  document.title = 'Skein: ' + title;
+  top.append(element('h1', {}, title), element('span', {class: 'space'}), skein.themeButton());
+  if (data.changes) skein.showDifference(main, data);
+  if (list.length > 1) {
+    list.forEach((comparison, index) => { comparison.id = 'comparison-' + (index + 1); });
+    main.append(element('nav', {class: 'clusters', 'aria-label': 'comparisons'}, ...list.map((comparison) =>
+      element('a', {href: '#' + comparison.id}, skein.comparisonTitle(comparison)))));
+    main.append(element('ul', {class: 'claims'}, ...list.filter((comparison) => comparison.recommendation).map((comparison) =>
+      element('li', {}, element('strong', {}, skein.comparisonTitle(comparison) + ': '), comparison.recommendation))));
+  }
+  for (const comparison of list) skein.showComparison(main, comparison, list.length > 1);
+}
