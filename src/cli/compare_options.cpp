@@ -71,6 +71,7 @@ CompareOptionReader::Request CompareOptionReader::read(const Invocation& invocat
   Request request;
   read_jobs(invocation, request);
   check_search(request);
+  read_expected(request.comparison);
   request.report = report_.empty() ? (fs::path(out_) / "report.html").string() : report_;
   check_folder();
   const bool fresh = !fs::exists(out_);
@@ -83,7 +84,6 @@ CompareOptionReader::Request CompareOptionReader::read(const Invocation& invocat
     if (fresh) fs::remove_all(out_, ignored);  // there are only empty folders in it
     throw;
   }
-  read_expected(request.comparison);
   return request;
 }
 

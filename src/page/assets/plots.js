@@ -55,6 +55,14 @@
     return plot;
   };
 
+  // Whether anything is drawn: of more than one colour.
+  skein.drawn = (plot) => {
+    const {width, height} = plot.canvas;
+    if (!width || !height) return false;
+    const pixels = new Uint32Array(plot.canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer);
+    return pixels.some((pixel) => pixel !== pixels[0]);
+  };
+
   const sample = (style, bar) => {
     const canvas = element('canvas', {width: 44, height: 24, style: 'width:22px;height:12px', 'aria-hidden': 'true'});
     const draw = canvas.getContext('2d');

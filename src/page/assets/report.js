@@ -2,6 +2,8 @@
 'use strict';
 {
   const {element} = skein;
+  const problems = [];
+  window.addEventListener('error', (event) => problems.push(event.message));
   const data = skein.embedded();
   const top = document.getElementById('top'), main = document.getElementById('main');
   const list = data.comparisons || [];
@@ -17,4 +19,13 @@
       element('li', {}, element('strong', {}, skein.comparisonTitle(comparison) + ': '), comparison.recommendation))));
   }
   for (const comparison of list) skein.showComparison(main, comparison, list.length > 1);
+
+  // With ?check in its address the page says of itself, for tests, what it has drawn.
+  if (new URLSearchParams(location.search).has('check')) setTimeout(() => {
+    const root = document.documentElement, said = root.dataset;
+    said.drawn = String(skein.plots.filter(skein.drawn).length);
+    said.blank = skein.plots.filter((plot) => !skein.drawn(plot)).map((plot) => plot.canvas.getAttribute('aria-label')).join('; ');
+    said.scrolls = String(root.scrollWidth > root.clientWidth);
+    said.problems = problems.join('; ');
+  }, 500);
 }
