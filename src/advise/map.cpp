@@ -24,6 +24,11 @@ char letter_of(const std::string& strategy) {
   return static_cast<char>(strategy.front() - 'a' + 'A');  // allreduce, dear, lasgd, gossip
 }
 
+std::string letters_of(const Setup& setup) {
+  return fmt::format("{}{}", letter_of(setup.strategy),
+                     setup.settings.contains("balance") ? "b" : "");
+}
+
 Map make_map(const Advice& advice, const Effort& effort, const Tell& tell) {
   Map map{{std::begin(kBandwidths), std::end(kBandwidths)},
           {std::begin(kRatios), std::end(kRatios)},
@@ -56,14 +61,15 @@ std::string map_text(const Map& map) {
     for (std::size_t column = 0; column < map.bandwidths.size(); ++column) {
       const Cell& cell = map.at(row, column);
       seen.insert(cell.setup.strategy);
-      text += fmt::format("{:>12}", fmt::format("{}{} {:.2f}x", letter_of(cell.setup.strategy),
+      text += fmt::format("{:>12}", fmt::format("{}{} {:.2f}x", letters_of(cell.setup),
                                                 is_bf16(cell.setup) ? "16" : "", cell.gain));
     }
   }
   text += "\n";
   for (const std::string& strategy : seen)
     text += fmt::format("{}{} {}", text.ends_with("\n") ? "" : ", ", letter_of(strategy), strategy);
-  return text + "; 16: with bfloat16 on the wire; gains are over plain allreduce";
+  return text +
+         "; b: shares by speed (balance); 16: bfloat16 on the wire; gains over plain allreduce";
 }
 
 }  // namespace skein::advise

@@ -29,7 +29,8 @@ Map make_map(const Advice& advice, const Effort& effort, const Tell& tell);
 // For terminals: a row for each ratio, a letter and the gain for each bandwidth.
 std::string map_text(const Map& map);
 
-// The strategy's letter, on pictures and in the text.
+// "L", "Ab": the strategy's letter, and b for shares by speed; on pictures and in the text.
 char letter_of(const std::string& strategy);
+std::string letters_of(const Setup& setup);
 
 }  // namespace skein::advise

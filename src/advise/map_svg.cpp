@@ -106,21 +106,28 @@ std::string draw_legend(const Map& map, double y) {
     out += text_at(x + 20, y, "class=\"label\"", label);
     x += 44 + 8 * static_cast<double>(label.size());
   }
-  out +=
-      fmt::format("<circle cx=\"{:.0f}\" cy=\"{:.0f}\" r=\"7\" class=\"here\"/>\n", x + 8, y - 5);
-  return out + text_at(x + 22, y, "class=\"label\"", "this cluster");
+  out += fmt::format(
+      "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"18\" height=\"14\" rx=\"3\" class=\"key\"/>\n", x,
+      y - 12);
+  out += text_at(x + 26, y, "class=\"label\"", "this cluster");
+  return out + text_at(kLeft, y + 24, "class=\"label\"",
+                       "b: each worker's share of a batch is by its speed");
 }
 
-// One ring inside another, so that it is seen on every colour.
+// The cell that is nearest, with one frame inside another, so that it is seen on every colour.
 std::string draw_here(const Map& map, const Advice& advice) {
-  const double x =
-      kLeft + kCellWidth * place_of(advice.cluster.network.bytes_per_second, map.bandwidths);
-  const double rows = static_cast<double>(map.ratios.size());
-  const double y = kTop + kCellHeight * (rows - place_of(ratio_of(advice.cluster), map.ratios));
-  return fmt::format(
-      "<g><title>this cluster</title><circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"21\" "
-      "class=\"around\"/><circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"21\" class=\"here\"/></g>\n",
-      x, y);
+  const double column =
+      std::floor(place_of(advice.cluster.network.bytes_per_second, map.bandwidths));
+  const double row = std::floor(place_of(ratio_of(advice.cluster), map.ratios));
+  const double x = kLeft + kCellWidth * column;
+  const double y = kTop + kCellHeight * (static_cast<double>(map.ratios.size()) - 1 - row);
+  std::string out = "<g><title>this cluster is nearest to this cell</title>";
+  for (const char* kind : {"around", "here"})
+    out += fmt::format(
+        "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" rx=\"4\" "
+        "class=\"{}\"/>",
+        x + 1, y + 1, kCellWidth - 2, kCellHeight - 2, kind);
+  return out + "</g>\n";
 }
 
 }  // namespace
@@ -128,7 +135,7 @@ std::string draw_here(const Map& map, const Advice& advice) {
 std::string map_svg(const Map& map, const Advice& advice) {
   const double right = kLeft + kCellWidth * static_cast<double>(map.bandwidths.size());
   const double bottom = kTop + kCellHeight * static_cast<double>(map.ratios.size());
-  const double width = right + 24, height = bottom + 92;
+  const double width = right + 24, height = bottom + 112;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
@@ -139,12 +146,11 @@ std::string map_svg(const Map& map, const Advice& advice) {
       ".letter {{ font-size: 18px; font-weight: 600 }} .gain {{ font-size: 13px }}\n"
       ".letter, .gain {{ fill: #101113; text-anchor: middle }} .tick {{ text-anchor: middle }}\n"
       ".head {{ font-size: 18px; font-weight: 600 }}\n"
-      ".here {{ fill: none; stroke: #101113; stroke-width: 3 }}\n"
+      ".here, .key {{ fill: none; stroke: #101113; stroke-width: 3 }}\n"
       ".around {{ fill: none; stroke: #ffffff; stroke-width: 7 }}\n"
-      "@media (prefers-color-scheme: dark) {{ .page {{ fill: #16181c }}\n"
-      "text:not(.letter):not(.gain) {{ fill: #e8eaed }} circle.here:not(.around + .here) {{ "
-      "stroke: "
-      "#e8eaed }} }}\n"
+      "@media (prefers-color-scheme: dark) {{ .page {{ fill: #16181c }} .key {{ stroke: #e8eaed "
+      "}}\n"
+      "text:not(.letter):not(.gain) {{ fill: #e8eaed }} }}\n"
       "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
       width, height);
   out +=

@@ -35,11 +35,11 @@ TEST(AdviseChoice, TakesTheOneThatLosesLeastAmongNearlyEqualOnes) {
   EXPECT_EQ(chosen(candidates), "allreduce");
   candidates.push_back(made_up("dear", 1029, {{"wire", "bf16"}}));
   EXPECT_EQ(chosen(candidates), "allreduce");
-  candidates.push_back(made_up("lasgd", 1049));
-  candidates.push_back(made_up("local", 1059));
-  candidates.push_back(made_up("abs", 1069));
-  candidates.push_back(made_up("gossip", 1079));
-  candidates.push_back(made_up("acid", 1079));
+  candidates.push_back(made_up("lasgd", 1079));
+  candidates.push_back(made_up("local", 1084));
+  candidates.push_back(made_up("abs", 1089));
+  candidates.push_back(made_up("gossip", 1089));
+  candidates.push_back(made_up("acid", 1089));
   EXPECT_EQ(chosen(candidates), "allreduce");
   for (const std::size_t gained : {1u, 2u, 3u, 4u, 5u, 6u, 7u}) {
     auto faster = candidates;
@@ -49,7 +49,7 @@ TEST(AdviseChoice, TakesTheOneThatLosesLeastAmongNearlyEqualOnes) {
 }
 
 TEST(AdviseChoice, NeverGivesAwayMoreThanItsLargestPrice) {
-  // Whatever the figures are, the fastest is at most 8 % faster with the usual margin.
+  // Whatever the figures are, the fastest is at most 9 % faster with the usual margin.
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::vector<Candidate> candidates;
     unsigned state = seed * 2654435761u;
@@ -59,7 +59,7 @@ TEST(AdviseChoice, NeverGivesAwayMoreThanItsLargestPrice) {
     }
     const Choice choice = choose(candidates, {});
     EXPECT_LE(candidates[choice.fastest].samples_per_second,
-              1.08001 * candidates[choice.recommended].samples_per_second);
+              1.09001 * candidates[choice.recommended].samples_per_second);
     EXPECT_NE(candidates[choice.runner_up].setup.strategy,
               candidates[choice.recommended].setup.strategy);
   }
