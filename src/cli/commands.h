@@ -17,6 +17,7 @@ void add_advise(CLI::App& app, Invocation& invocation);
 void add_profile(CLI::App& app, Invocation& invocation);
 void add_topology(CLI::App& app, Invocation& invocation);
 void add_checkpoints(CLI::App& app, Invocation& invocation);
+void add_watch(CLI::App& app, Invocation& invocation);
 void add_agent(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
 

@@ -94,6 +94,7 @@ int run_command_line(int argc, char** argv) {
     add_profile(app, invocation);
     add_topology(app, invocation);
     add_checkpoints(app, invocation);
+    add_watch(app, invocation);
     add_doctor(app, invocation);
     add_agent(app, invocation);
     auto arguments = split_program(invocation);

@@ -142,11 +142,13 @@ class Restarts {
                      {"resumed_from_samples", from_},
                      {"workers", launch_.workers},
                      {"why", loss_->why}});
-    fmt::print(stderr, "skein: {}.\nskein: restart {} of {} in {} s with {} from {} samples; {}.\n",
-               loss_->why, judge_.restarts(), limits_.most, pause_seconds(),
-               counted(launch_.workers), from_,
-               at == from_ ? "nothing was lost"
-                           : fmt::format("those from {} to {} are lost and done again", from_, at));
+    const std::string next = fmt::format(
+        "restart {} of {} in {} s with {} from {} samples; {}.", judge_.restarts(), limits_.most,
+        pause_seconds(), counted(launch_.workers), from_,
+        at == from_ ? "nothing was lost"
+                    : fmt::format("those from {} to {} are lost and done again", from_, at));
+    fmt::print(stderr, "skein: {}.\nskein: {}\n", loss_->why, next);
+    if (launch_.on_event) launch_.on_event({"restart", -1, next});
   }
 
   int pause_seconds() const { return judge_.stuck() ? kPauseWhenStuck : kPause; }

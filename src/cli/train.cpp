@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/live_page.h"
 #include "cli/train_options.h"
 #include "cli/workers.h"
 #include "keep/run_folder.h"
@@ -49,8 +50,11 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   if (options.overwrite && !options.resume_auto) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };
-  if (restarts.most > 0) return launch_with_restarts(invocation, options, launch, restarts);
-  return skein::launch(launch);
+  Watchers watchers(options, launch);
+  const int code = restarts.most > 0 ? launch_with_restarts(invocation, options, launch, restarts)
+                                     : skein::launch(launch);
+  watchers.ended(code);
+  return code;
 }
 
 }  // namespace
@@ -83,7 +87,13 @@ void add_train(CLI::App& app, Invocation& invocation) {
       TrainOptions options = reader->read(placement);
       if (!placement)
         return launch_workers(invocation, options, reader->hosts(), reader->restarts());
-      return run_as_worker(*placement, [&] { return run_training(options); });
+      return run_as_worker(*placement, [&] {
+        // Where nobody else could: mpirun has no page.
+        std::optional<LivePage> page;
+        if (placement->launcher != "skein" && placement->rank == 0 && !options.page.empty())
+          page.emplace(options.page, options.out);
+        return run_training(options);
+      });
     };
   });
 }

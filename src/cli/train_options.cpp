@@ -10,9 +10,11 @@
 #include <filesystem>
 
 #include "cli/json_output.h"
+#include "cli/live_page.h"
 #include "fabric/fabric.h"
 #include "keep/checkpoint_files.h"
 #include "keep/run_folder.h"
+#include "page/address.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
 #include "train/gpus.h"
@@ -121,6 +123,11 @@ void TrainOptionReader::declare_reports() {
                    "evaluate and save with batch-norm statistics of K new batches of each worker");
   options_.integer("--log-every", job_.log_every, 1, "STEPS",
                    "a line each time so many steps are done");
+  options_.text("--page", job_.page, "PORT",
+                "show the run in a browser while it goes on; HOST:PORT: to other hosts, too");
+  options_.flag("--timeline", job_.timeline,
+                "keep in --out what every worker does when, as --page does, for skein watch");
+  options_.text("--tensorboard", job_.tensorboard, "DIR", "write event files for TensorBoard");
   options_.flag("--verify", job_.verify,
                 "check after every step that all replicas are bit-equal (slow: all wait for it)");
 }
@@ -141,6 +148,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   check_restarts(placement);
   find_run();
   check_files();
+  check_page(placement);
   job_.command = "train";
   job_.version = SKEIN_VERSION;
   nlohmann::json config = options_.config();
@@ -245,7 +253,25 @@ void TrainOptionReader::find_run() {
   job_.overwrite = true;  // what a start that came to no checkpoint has left
 }
 
+// The page shows a folder: the run's own, or one that a launcher of one host makes for it.
+void TrainOptionReader::check_page(const std::optional<Placement>& placement) {
+  if (job_.timeline && job_.page.empty() && job_.out.empty())
+    throw ConfigError("--timeline: there is no folder for it; expected --out DIR");
+  if (job_.page.empty()) return;
+  parse_page_address("--page", job_.page);
+  job_.timeline = true;
+  const bool launched = placement && placement->launcher == "skein";
+  if (!job_.out.empty()) return;
+  if (hosts_.given(options_) || (placement && !launched))
+    throw ConfigError(fmt::format(
+        "--page {}: workers {} have no folder in common that it could show; expected --out DIR",
+        job_.page, placement ? "that " + placement->launcher + " started" : "of several hosts"));
+  if (const char* folder = process_environment(kObservedVariable); launched && folder != nullptr)
+    job_.observed = folder;
+}
+
 void TrainOptionReader::check_files() const {
+  if (!job_.tensorboard.empty()) prepare_file("--tensorboard", job_.tensorboard + "/events");
   if (!job_.json.empty()) prepare_file("--json", job_.json);
   if (!job_.trace.empty()) prepare_file("--trace", job_.trace);
   std::error_code code;

@@ -43,6 +43,7 @@ class TrainOptionReader {
   void check_restarts(const std::optional<Placement>& placement);
   void find_run();
   void check_files() const;
+  void check_page(const std::optional<Placement>& placement);
 
   CommandOptions options_;
   NetworkOptions network_;

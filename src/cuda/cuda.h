@@ -29,6 +29,10 @@ bool built_with_cuda();
 // None where there is a reason for that.
 std::vector<CudaDevice> cuda_devices();
 
+// What is taken of a device's memory, by whomever; 0 where there is no CUDA. Touches no other
+// device. From any thread.
+std::size_t cuda_memory_in_use(int device);
+
 // A queue on a stream of its own, which does not wait for the default stream and comes first where
 // the device has a choice. Throws ConfigError where there is no such device.
 std::unique_ptr<Queue> make_cuda_queue(int device);

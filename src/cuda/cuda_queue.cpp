@@ -226,6 +226,13 @@ std::vector<CudaDevice> cuda_devices() {
   return all;
 }
 
+std::size_t cuda_memory_in_use(int device) {
+  const cuda::OnDevice scope(device);
+  std::size_t free = 0, all = 0;
+  cuda::check(cudaMemGetInfo(&free, &all), "asking for a device's memory");
+  return all - free;
+}
+
 std::unique_ptr<Queue> make_cuda_queue(int device) {
   return std::make_unique<cuda::CudaQueue>(device);
 }

@@ -12,6 +12,7 @@ std::string why_no_cuda() {
 
 bool built_with_cuda() { return false; }
 std::vector<CudaDevice> cuda_devices() { return {}; }
+std::size_t cuda_memory_in_use(int) { return 0; }
 std::shared_ptr<void> cuda_on_device(int) { return nullptr; }
 
 std::unique_ptr<Queue> make_cuda_queue(int device) {

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kRun = "run.json";
-constexpr const char* kFiles[] = {kRun, "metrics.jsonl", "model.safetensors"};
+constexpr const char* kEvents = "events.jsonl";
+constexpr const char* kFiles[] = {kRun, "metrics.jsonl", "model.safetensors", "summary.json"};
 
 bool same_folder(const fs::path& one, const fs::path& two) {
   std::error_code none;
@@ -39,12 +40,12 @@ std::string describe(const fs::path& out) {
   return text;
 }
 
+}  // namespace
+
 bool written_now(const fs::path& out) {
   const FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
   return file.valid() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
-
-}  // namespace
 
 std::string run_id(std::uint64_t random) { return fmt::format("{:016x}", random); }
 
@@ -109,6 +110,8 @@ void remove_run(const fs::path& out) {
     for (const std::string file : kFiles)
       if (name == file || name.starts_with(file + ".tmp-")) found.push_back(entry.path());
   }
+  for (const auto& entry : fs::directory_iterator(out / "timeline", none))
+    if (entry.path().stem().string().starts_with("rank-")) found.push_back(entry.path());
   for (const auto& entry : fs::directory_iterator(out / "checkpoints", none)) {
     const std::string name = entry.path().filename().string();
     if (samples_of(entry.path()) >= 0 || name.starts_with("unfinished-") ||
@@ -117,6 +120,7 @@ void remove_run(const fs::path& out) {
   }
   for (const fs::path& each : found) fs::remove_all(each);
   fs::remove(out / "checkpoints", none);  // unless it holds something else
+  fs::remove(out / "timeline", none);     // likewise
 }
 
 void remove_logs(const fs::path& out) {
@@ -129,6 +133,7 @@ void remove_logs(const fs::path& out) {
       logs.push_back(entry.path());
   }
   for (const fs::path& each : logs) fs::remove(each);
+  fs::remove(out / kEvents, none);
   for (const fs::path& each : folders) fs::remove(each, none);  // unless it holds something else
 }
 

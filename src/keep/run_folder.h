@@ -2,6 +2,9 @@
 //
 //   OUT/run.json             the run's identity
 //   OUT/metrics.jsonl        a line per step and evaluation, and one each time the run starts
+//   OUT/summary.json         the figures of its end
+//   OUT/timeline/            what each worker did when, where that was asked for
+//   OUT/events.jsonl         what the launcher saw: lost workers, restarts, the end; likewise
 //   OUT/model.safetensors    the model at the end
 //   OUT/checkpoints/         see checkpoint_files.h
 //   OUT/logs/rank-K.log      what workers printed
@@ -35,6 +38,9 @@ bool continues_run(const std::filesystem::path& out, const std::filesystem::path
 // start has them, too.
 bool holds_run(const std::filesystem::path& out);
 
+// Whether a run writes to the folder now. Of a folder that several hosts share: one of this host.
+bool written_now(const std::filesystem::path& out);
+
 // ConfigError unless a run may write to `out`: it holds no run, or the one that `resume` (empty: a
 // new run) is to continue, or `overwrite` says that it may be removed; and no other run writes
 // there now. Changes nothing.
@@ -47,10 +53,12 @@ RunRecord read_run(const std::filesystem::path& out);
 // Writes it, and takes the folder for as long as the result lives.
 FileDescriptor take_folder(const std::filesystem::path& out, const RunRecord& run);
 
-// Removes what a run has left in `out`, and no file of anybody else's. Logs stay.
+// Removes what a run has left in `out`, and no file of anybody else's. What the launcher writes
+// stays.
 void remove_run(const std::filesystem::path& out);
 
-// The logs: they are opened before there are workers that know whether a run can start.
+// What the launcher writes, logs and events: before there are workers that know whether a run can
+// start.
 void remove_logs(const std::filesystem::path& out);
 
 }  // namespace skein

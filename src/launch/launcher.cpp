@@ -207,7 +207,9 @@ class Run {
   void lose(int rank) {
     WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
     outcome.record = group_->record(rank);
-    fmt::print(stderr, "{}", loss_report(outcome, rank));
+    const std::string report = loss_report(outcome, rank);
+    fmt::print(stderr, "{}", report);
+    if (options_.on_event) options_.on_event({"lost", rank, report});
   }
 
   void advance() { enter(stage_ == Stage::settling ? Stage::terminating : Stage::killing); }
@@ -255,6 +257,8 @@ class Run {
     if (all_but_the_lost_ended_early()) return stopped_early();
     if (options_.go_on && speak_for_survivors()) return 0;
     const int root = root_cause(outcomes_);
+    if (options_.on_event && root >= 0)
+      options_.on_event({"failed", root, cause(outcomes_[static_cast<std::size_t>(root)], root)});
     const auto restarts = why_not_anew(root);
     if (restarts && restarts->empty()) return 1;
     const std::string resume = options_.resume_hint ? options_.resume_hint() : "";

@@ -18,6 +18,13 @@ struct RunLoss {
   std::int64_t samples = 0;  // that the run had done, as far as its workers have said
 };
 
+// What those who watch a run want to know.
+struct LaunchEvent {
+  std::string kind;  // "lost", "failed", "restart", "ended"
+  int rank = -1;     // whom it is about, or -1
+  std::string text;  // as the launcher says it
+};
+
 struct LaunchOptions {
   int workers = 1;
   std::vector<std::string> argv;  // the program, looked up in PATH, and its arguments
@@ -51,6 +58,9 @@ struct LaunchOptions {
   // Asked after such an end. Empty when the caller will start the run anew: then launch() reports
   // nothing and returns 1. Else why it will not, for the report.
   std::function<std::string(const RunLoss&)> why_not_anew;
+
+  // Told as it happens; may be empty.
+  std::function<void(const LaunchEvent&)> on_event;
 
   // Make a place for workers to meet over TCP: a port of the loopback interface.
   bool meeting_place = false;

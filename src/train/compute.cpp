@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cuda/cuda.h"
 #include "train/gpus.h"
 
 namespace skein {
@@ -62,9 +63,7 @@ void Compute::take(Model& model) {
 
 std::int64_t Compute::memory_in_use() const {
   if (!on_gpu()) return 0;
-  const Gpus gpus = find_gpus();
-  const Gpu& own = gpus.devices.at(static_cast<std::size_t>(device_.index()));
-  return own.memory_bytes - own.free_bytes;
+  return static_cast<std::int64_t>(cuda_memory_in_use(device_.index()));
 }
 
 }  // namespace skein

@@ -85,12 +85,19 @@ struct TrainOptions {
   // What is said about it.
   std::string json;            // file, or empty
   std::string trace;           // file, or empty
+  std::string tensorboard;     // folder, or empty
+  std::string page;            // address of the live page, or empty: there is none
+  bool timeline = false;       // every worker leaves in `folder()` what it does when
+  std::string observed;        // folder that the page shows where `out` is empty
   std::string command;         // "train", for the JSON
   std::string version;         // of Skein, for the JSON
   std::string config_json;     // every option and its value as one JSON object, for the JSON
   std::int64_t log_every = 0;  // steps between two progress lines; 0: as fits the terminal
   bool quiet = false;
   bool verify = false;  // check after every step that all replicas are bit-equal
+
+  // Where metrics go; empty: nowhere.
+  const std::string& folder() const { return out.empty() ? observed : out; }
 };
 
 }  // namespace skein

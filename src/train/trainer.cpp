@@ -84,16 +84,13 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
     run.after_read = [this](Duration waited) { pacer_->waited(waited); };
     run.after_reorder = [this, &run] { pacer_->lay_out(run.binding().arena()); };
   }
-  if (!options.trace.empty()) {
-    trace_ = std::make_unique<TraceRecorder>(world.rank());
-    run.trace_to(trace_.get());
-  }
   if (!options.resume.empty())
     resume();
   else
     open_feed({});
   name_run();
-  if (!options.out.empty() && world.rank() == 0) start_folder();
+  if (!options.folder().empty() && world.rank() == 0) start_folder();
+  start_traces();
   figures_.startup = now() - started;
 }
 
@@ -166,8 +163,27 @@ void Trainer::name_run() {
   run_id_ = run_id(std::bit_cast<std::uint64_t>(world_.sum_integers({own}).front()));
 }
 
+// When the folder is this run's: rank 0 may have removed another's from it.
+void Trainer::start_traces() {
+  if (options_.timeline) world_.barrier();
+  if (!options_.trace.empty()) {
+    recorder_ = std::make_unique<TraceRecorder>(world_.rank());
+    trace_.add(*recorder_);
+  }
+  if (options_.timeline) {
+    std::function<std::int64_t()> device_bytes;
+    if (compute_.on_gpu()) device_bytes = [this] { return compute_.memory_in_use(); };
+    timeline_ = std::make_unique<TimelineWriter>(options_.folder(), world_.rank(), device_bytes);
+    trace_.add(*timeline_);
+  }
+  if (!trace_.empty()) run_->impl().trace_to(&trace_);
+  if (!options_.tensorboard.empty() && world_.rank() == 0)
+    events_.emplace(options_.tensorboard, run_->steps() > 0 ? run_->steps() + 1 : 0);
+  shown_samples_ = static_cast<double>(done());
+}
+
 void Trainer::start_folder() {
-  const std::filesystem::path out = options_.out;
+  const std::filesystem::path out = options_.folder();
   RunRecord record{run_id_, utc_now(), resumed_id_, options_.version, options_.config_json};
   if (continues_run(out, options_.resume)) {
     const RunRecord before = read_run(out);
@@ -178,6 +194,7 @@ void Trainer::start_folder() {
   } else if (options_.overwrite) {
     remove_run(out);
   }
+  std::filesystem::remove(out / "summary.json");  // of an earlier end
   folder_lock_ = take_folder(out, record);
   metrics_ = MetricsFile(out / "metrics.jsonl");
   nlohmann::json line{{"kind", "run"},
@@ -188,7 +205,8 @@ void Trainer::start_folder() {
                       {"device", compute_.device().str()},
                       {"precision", options_.precision},
                       {"step", run_->steps()},
-                      {"samples", done()}};
+                      {"samples", done()},
+                      {"budget", budget_}};
   if (!options_.resume.empty()) line["resumed_from"] = resumed_id_;
   metrics_.write(line);
 }
@@ -375,9 +393,9 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   pacer_->backward_done();
   const torch::Tensor value = loss.detach().to(torch::kFloat64);
   step_loss_ = step_loss_.defined() ? step_loss_ + value : value;
-  if (trace_) {
-    trace_->span(Lane::forward, "forward" + step_name_, begin, middle);
-    trace_->span(Lane::backward, "backward", middle, now());
+  if (!trace_.empty()) {
+    trace_.span(Lane::forward, "forward" + step_name_, begin, middle);
+    trace_.span(Lane::backward, "backward", middle, now());
   }
 }
 
@@ -392,6 +410,7 @@ ProgressFigures Trainer::progress() const {
 
 // The line of a step is written when its loss has come: on the host at once.
 void Trainer::log_step() {
+  if (timeline_) timeline_->step_done(run_->steps(), now());
   const Duration exposed = run_->impl().exposed_communication();
   nlohmann::json line{{"kind", "step"},
                       {"step", run_->steps()},
@@ -418,7 +437,21 @@ void Trainer::settle_losses(std::size_t left) {
     smooth_loss_ = smooth_loss_ < 0 ? loss : 0.9 * smooth_loss_ + 0.1 * loss;
     line["loss"] = loss;
     metrics_.write(line);
+    if (events_) show_step(line);
   }
+}
+
+void Trainer::show_step(const nlohmann::json& line) {
+  const auto step = line["step"].get<std::int64_t>();
+  for (const char* name : {"loss", "learning_rate", "exposed_comm_ms", "consensus_distance"})
+    if (line.contains(name) && line[name].is_number())
+      events_->scalar(name, step, line[name].get<double>());
+  const double samples = line["samples"].get<double>(), seconds = line["seconds"].get<double>();
+  if (seconds > shown_seconds_)
+    events_->scalar("samples_per_second", step,
+                    (samples - shown_samples_) / (seconds - shown_seconds_));
+  shown_samples_ = samples;
+  shown_seconds_ = seconds;
 }
 
 // Waits for the steps that a device has not done yet, which are training, too.
@@ -460,6 +493,10 @@ bool Trainer::evaluate_now(const std::function<bool()>& stop) {
                   {"seconds", seconds(figures_.training)},
                   {"loss", evaluation_.loss},
                   {"accuracy", evaluation_.accuracy}});
+  if (events_) {
+    events_->scalar("accuracy", run_->steps(), evaluation_.accuracy);
+    events_->scalar("evaluation_loss", run_->steps(), evaluation_.loss);
+  }
   return true;
 }
 
@@ -503,8 +540,8 @@ void Trainer::report(bool finished) {
                 evaluated ? std::optional(evaluation_) : std::nullopt, done(), parameters);
   summary["finished"] = finished;
   if (!options_.out.empty() && evaluated) save_model();
-  if (trace_) {
-    trace_->write_part(options_.trace);
+  if (recorder_) {
+    recorder_->write_part(options_.trace);
     world_.barrier();
     if (leads()) TraceRecorder::join_parts(options_.trace, world_.size());
   }
@@ -512,6 +549,8 @@ void Trainer::report(bool finished) {
   fmt::print("{}\n", summary_text(summary));
   if (!more.empty()) fmt::print("{}\n", more);
   std::fflush(stdout);
+  if (!options_.folder().empty())
+    write_whole(options_.folder() + "/summary.json", summary.dump(2) + "\n");
   if (!options_.json.empty()) {
     auto json = summary;
     json["command"] = options_.command;

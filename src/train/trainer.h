@@ -13,10 +13,13 @@
 #include "keep/run_folder.h"
 #include "models/model.h"
 #include "observe/metrics_file.h"
+#include "observe/timeline_file.h"
+#include "observe/trace_fan.h"
 #include "observe/trace_file.h"
 #include "plan/marks.h"
 #include "runtime/feed.h"
 #include "skein/progress.h"
+#include "skein/tensorboard.h"
 #include "skein/torch.h"
 #include "torch/late_number.h"
 #include "train/batch_norm.h"
@@ -50,6 +53,7 @@ class Trainer {
   void resume();
   void warn(const std::string& line) const;
   void name_run();
+  void start_traces();
   void start_folder();
   void open_feed(const Feed::Start& start);
   Feed::Step next_step(std::int64_t done);
@@ -64,6 +68,7 @@ class Trainer {
   void finish_checkpoint();
   void log_step();
   void settle_losses(std::size_t left);
+  void show_step(const nlohmann::json& line);
   void catch_up();
   ProgressFigures progress() const;
   bool must_leave(bool finished);
@@ -90,7 +95,9 @@ class Trainer {
   std::int64_t eval_every_ = 0;
   Marks evaluations_, checkpoints_;
   // What `run_` calls and writes to as long as it lives comes before it.
-  std::unique_ptr<TraceRecorder> trace_;
+  std::unique_ptr<TraceRecorder> recorder_;
+  std::unique_ptr<TimelineWriter> timeline_;
+  TraceFan trace_;  // to both
   std::unique_ptr<Pacer> pacer_;
   std::optional<Distributed> run_;
   std::unique_ptr<Feed> feed_;
@@ -99,6 +106,7 @@ class Trainer {
   std::string resumed_id_;      // of the run that the checkpoint is of, if it says so
   FileDescriptor folder_lock_;  // of the worker that writes metrics
   MetricsFile metrics_;
+  std::optional<TensorBoardWriter> events_;  // of the worker that writes metrics
   ProgressBar bar_;
   RunFigures figures_;
   GlobalBatches::Position position_;  // of the last step that is over
@@ -116,7 +124,8 @@ class Trainer {
   std::deque<Logged> logged_;
   double smooth_loss_ = -1;
   Duration logged_exposed_{};
-  Duration paced_update_{};  // update time that a micro-batch has made up for
+  double shown_samples_ = 0, shown_seconds_ = 0;  // at the last step that is in events_
+  Duration paced_update_{};                       // update time that a micro-batch has made up for
 };
 
 }  // namespace skein

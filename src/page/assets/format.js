@@ -15,6 +15,9 @@ skein.number = (value, digits = 3) => {
   return String(Number(value.toPrecision(digits)));
 };
 
+// For axes: 500, 5 k, 1.2 M.
+skein.short = (value) => (Math.abs(value) >= 1000 && Math.abs(value) < 1e6 ? skein.number(value / 1000) + ' k' : skein.number(value));
+
 skein.count = (value) => (skein.known(value) ? Math.round(value).toLocaleString('en-US') : '–');
 
 skein.percent = (value, digits = 1) => (skein.known(value) ? Number((100 * value).toFixed(digits)) + ' %' : '–');
@@ -71,11 +74,11 @@ skein.table = (columns, rows) =>
       skein.element('tbody', {}, ...rows.map((row) =>
         skein.element('tr', {}, ...columns.map((c) => skein.element('td', {}, c.value(row))))))));
 
-// The small boxes with one figure each: `tiles` are [{name, value, note}].
+// The small boxes with one figure each: `tiles` are [{name, value, note}]; scripts find a figure by `key`, and `raw`.
 skein.tiles = (into, tiles) => {
   into.replaceChildren(...tiles.map((tile) =>
     skein.element('div', {class: 'tile'},
       skein.element('div', {class: 'name'}, tile.name),
-      skein.element('div', {class: 'value', 'data-figure': tile.key}, tile.value),
+      skein.element('div', {class: 'value', 'data-figure': tile.key, 'data-raw': tile.raw}, tile.value),
       tile.note ? skein.element('div', {class: 'note'}, tile.note) : null)));
 };

@@ -1,8 +1,8 @@
 // Plots over Chart.js: lines and bars with a legend that a keyboard can use, redrawn when the theme changes.
 //
 // Every plot has the element that it made, `chart`, and update(series). A series is
-//   {name, points: [{x, y}], index, color, hidden, thin: [points, …]} of lines; `index` says its style, else its place
-//     does; `thin` are more lines of the same colour, behind it;
+//   {name, points: [{x, y}], index, color, hidden, faint, thin: [points, …]} of lines; `index` says its style, else its
+//     place does; a `faint` one is narrow and has no marks; `thin` are more lines of the same colour, behind it;
 //   {name, values: [one per label], index, color, indices: [one per label], ranges: [{low, high}, …]} of bars; `indices`
 //     give each bar a style of its own, `ranges` a whisker.
 'use strict';
@@ -43,6 +43,13 @@
       element('figcaption', {}, spec.title), spec.about ? element('p', {class: 'about'}, spec.about) : null, legend, box);
     into.append(figure);
     const plot = {element: figure, canvas, box, legend, hidden: new Set(), chart: null};
+    // To another height, at once.
+    plot.setHeight = (height) => {
+      const text = height + 'px';
+      if (box.style.height === text) return;
+      box.style.height = text;
+      if (plot.chart) plot.chart.resize();
+    };
     plot.setEmpty = (isEmpty) => { empty.style.display = isEmpty ? '' : 'none'; };
     plot.redraw = () => {
       if (plot.chart) plot.chart.destroy();
@@ -80,7 +87,7 @@
     draw.lineTo(22, 6);
     draw.stroke();
     draw.setLineDash([]);
-    Chart.helpers.drawPoint(draw, {pointStyle: style.shape, radius: 4, borderWidth: 1.5}, 11, 6);
+    if (style.shape) Chart.helpers.drawPoint(draw, {pointStyle: style.shape, radius: 4, borderWidth: 1.5}, 11, 6);
     return canvas;
   };
 
@@ -116,8 +123,9 @@
       return {
         label: one.name, data: points, hidden: plot.hidden.has(one.name), stepped: spec.stepped, tension: 0,
         borderColor: one.color || style.color, backgroundColor: one.color || style.color,
-        borderWidth: one.thin && one.thin.length ? 2.6 : 1.8, borderDash: style.dash, pointStyle: style.shape, pointHitRadius: 8,
-        pointRadius: series.length < 2 && points.length > 30 ? 0 : (context) => (marked(context.dataIndex) ? 3 : 0),
+        borderWidth: one.faint ? 1 : one.thin && one.thin.length ? 2.6 : 1.8, borderDash: one.faint ? [] : style.dash,
+        pointStyle: style.shape, pointHitRadius: 8,
+        pointRadius: one.faint || (series.length < 2 && points.length > 30) ? 0 : (context) => (marked(context.dataIndex) ? 3 : 0),
       };
     }).concat(thin());
     const format = (spec.y && spec.y.format) || skein.number, formatX = (spec.x && spec.x.format) || skein.count;
@@ -125,7 +133,7 @@
       const options = skein.chartOptions(spec);
       options.parsing = false;
       options.interaction = {mode: 'nearest', axis: 'x', intersect: false};
-      options.scales = {x: options.axis({format: formatX, ...spec.x}), y: options.axis({format, ...spec.y})};
+      options.scales = {x: options.axis({format: formatX, ticks: 7, ...spec.x}, {bounds: 'data'}), y: options.axis({format, ...spec.y})};
       options.plugins.tooltip.callbacks = {
         title: (items) => (items.length ? ((spec.x && spec.x.title) || 'x') + ' ' + formatX(items[0].parsed.x) : ''),
         label: (item) => ' ' + item.dataset.label + ': ' + format(item.parsed.y),
@@ -141,7 +149,8 @@
       legend();
     };
     const legend = () => skein.drawLegend(plot, series.map((one, place) => ({
-      name: one.name, style: {...skein.seriesStyle(one.index ?? place), ...(one.color ? {color: one.color} : {})},
+      name: one.name, style: {...skein.seriesStyle(one.index ?? place), ...(one.color ? {color: one.color} : {}),
+      ...(one.faint ? {dash: [], shape: false} : {})},
     })), false, () => plot.update());
     for (const one of series) if (one.hidden) plot.hidden.add(one.name);
     skein.onTheme(legend);

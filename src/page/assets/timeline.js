@@ -65,8 +65,8 @@
       workers = next;
       range = nextRange;
       plot.setEmpty(!workers.some((worker) => worker.spans.length > 0));
-      plot.box.style.height = (60 + workers.length * (rows().length > 1 ? 38 : 24)) + 'px';
       if (!plot.chart) plot.redraw();
+      plot.setHeight(60 + workers.length * (rows().length > 1 ? 38 : 24));
       plot.chart.data = {labels: labels(), datasets: datasets()};
       plot.chart.options.scales.x.min = range.begin;
       plot.chart.options.scales.x.max = range.end;

@@ -1,0 +1,206 @@
+#include "observe/timeline_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+constexpr auto kWriteEvery = std::chrono::milliseconds(250);
+constexpr std::int32_t kStep = -1;  // in place of a lane
+constexpr std::size_t kUsageBytes = 4 << 20;
+
+std::int64_t microseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+}
+
+std::int64_t unix_now_us() {
+  return microseconds(std::chrono::system_clock::now().time_since_epoch());
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  std::int64_t all = 0, resident = 0;
+  return in >> all >> resident ? resident * ::sysconf(_SC_PAGESIZE) : -1;
+}
+
+// Which sum of a line of usage a lane counts for, or -1. What a device does is apart.
+int sum_of(Lane lane) {
+  switch (lane) {
+    case Lane::forward:
+      return 0;
+    case Lane::backward:
+      return 1;
+    case Lane::update:
+      return 2;
+    case Lane::wait:
+      return 3;
+    case Lane::all_reduce:
+    case Lane::reduce_scatter:
+    case Lane::all_gather:
+      return 4;
+    case Lane::device_compute:
+    case Lane::device_sums:
+      return -1;
+  }
+  return -1;
+}
+
+FileDescriptor open_to_append(const std::filesystem::path& path) {
+  return FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+}
+
+}  // namespace
+
+TimelineWriter::TimelineWriter(const std::filesystem::path& folder, int rank,
+                               std::function<std::int64_t()> device_bytes, std::size_t file_bytes)
+    : stem_(folder / "timeline" / fmt::format("rank-{}", rank)),
+      rank_(rank),
+      device_bytes_(std::move(device_bytes)),
+      file_bytes_(file_bytes),
+      start_(SteadyClock().now()),
+      start_unix_us_(unix_now_us()),
+      usage_limit_(kUsageBytes),
+      usage_at_(start_) {
+  std::error_code code;
+  std::filesystem::create_directories(stem_.parent_path(), code);
+  open_spans();
+  usage_ = open_to_append(stem_.string() + ".usage");
+  if (code || !spans_.valid() || !usage_.valid())
+    throw Error(fmt::format("cannot write {}.jsonl: {}", stem_.string(), std::strerror(errno)));
+  append(usage_, start_line());
+  // Signals are for the threads that the program knows.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { work(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TimelineWriter::~TimelineWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void TimelineWriter::span(Lane lane, std::string_view, Time begin, Time end) {
+  const std::lock_guard lock(mutex_);
+  if (lane == Lane::update && updates_.size() < kMostSpansAtOnce) updates_.emplace_back(begin, end);
+  if (lane != Lane::wait) return add(lane, begin, end);
+  // Who waits in step() updates there: that is no waiting.
+  std::sort(updates_.begin(), updates_.end());
+  for (const auto& update : updates_) {
+    if (update.second <= begin || update.first >= end) continue;
+    if (update.first > begin) add(lane, begin, update.first);
+    begin = std::max(begin, update.second);
+  }
+  updates_.clear();
+  if (end > begin) add(lane, begin, end);
+}
+
+void TimelineWriter::add(Lane lane, Time begin, Time end) {
+  if (const int sum = sum_of(lane); sum >= 0) sums_[static_cast<std::size_t>(sum)] += end - begin;
+  if (events_.size() < kMostSpansAtOnce)
+    events_.push_back(
+        {static_cast<std::int32_t>(lane), since_start(begin), microseconds(end - begin)});
+}
+
+void TimelineWriter::step_done(std::int64_t step, Time at) {
+  const std::lock_guard lock(mutex_);
+  if (events_.size() < kMostSpansAtOnce) events_.push_back({kStep, since_start(at), step});
+}
+
+void TimelineWriter::work() {
+  std::vector<Event> taken;
+  for (bool last = false; !last;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kWriteEvery, [this] { return stopping_; });
+      last = stopping_;
+      taken.clear();
+      std::swap(taken, events_);
+    }
+    if (!taken.empty()) write_spans(taken);
+    const Time now = SteadyClock().now();
+    if (last || now - usage_at_ >= usage_every_) write_usage(now);
+  }
+}
+
+void TimelineWriter::write_spans(const std::vector<Event>& events) {
+  std::string spans, steps;
+  for (const Event& event : events)
+    if (event.lane == kStep)
+      fmt::format_to(std::back_inserter(steps), "{}[{},{}]", steps.empty() ? "" : ",", event.value,
+                     event.begin_us);
+    else
+      fmt::format_to(std::back_inserter(spans), "{}[{},{},{}]", spans.empty() ? "" : ",",
+                     event.lane, event.begin_us, event.value);
+  const std::string line = fmt::format("{{\"spans\":[{}],\"steps\":[{}]}}\n", spans, steps);
+  if (span_bytes_ + line.size() > file_bytes_) {
+    std::error_code ignored;
+    std::filesystem::rename(stem_.string() + ".jsonl", stem_.string() + ".old", ignored);
+    open_spans();
+  }
+  span_bytes_ += line.size();
+  append(spans_, line);
+}
+
+void TimelineWriter::write_usage(Time now) {
+  std::array<Duration, kSums> sums{};
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(sums, sums_);
+  }
+  usage_at_ = now;
+  std::string line = fmt::format("{{\"usage\":[{}", since_start(now));
+  for (const Duration sum : sums)
+    fmt::format_to(std::back_inserter(line), ",{}", microseconds(sum));
+  fmt::format_to(std::back_inserter(line), ",{},{}]}}\n", resident_bytes(),
+                 device_bytes_ ? device_bytes_() : -1);
+  append(usage_, line);
+  usage_bytes_ += line.size();
+  if (usage_bytes_ < usage_limit_) return;
+  usage_limit_ += kUsageBytes;  // half as often from here on: it grows with the logarithm of time
+  usage_every_ *= 2;
+}
+
+// Readers take whole lines only, so one that the disk has no room for does no harm.
+void TimelineWriter::append(FileDescriptor& file, const std::string& text) {
+  if (::write(file.get(), text.data(), text.size()) < 0) return;
+}
+
+void TimelineWriter::open_spans() {
+  const std::string path = stem_.string() + ".jsonl";
+  spans_ = open_to_append(path);
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(path, none);
+  const std::string line = start_line();
+  span_bytes_ = (none ? 0 : bytes) + line.size();
+  append(spans_, line);
+}
+
+std::string TimelineWriter::start_line() const {
+  const nlohmann::json start{
+      {"start", {{"rank", rank_}, {"host", host_name()}, {"unix_us", start_unix_us_}}}};
+  return fmt::format("\n{}\n", start.dump());  // an earlier worker may have left a line unfinished
+}
+
+std::int64_t TimelineWriter::since_start(Time time) const { return microseconds(time - start_); }
+
+}  // namespace skein

@@ -1,0 +1,86 @@
+// What a worker did when, in its run's folder as it happens, for the live page.
+//
+//   DIR/timeline/rank-K.jsonl  lines of JSON, appended four times a second, in two files of at most
+//   DIR/timeline/rank-K.old    8 MB: the newest spans of the run; and
+//   DIR/timeline/rank-K.usage  a line a second (less often in long runs): all of the run, in sums.
+//
+// Lines are {"start": {rank, host, unix_us}} when a worker begins, {"spans": [[lane, begin,
+// duration], …]} in microseconds since that start, {"steps": [[step, end], …]}, and in .usage
+// {"usage": [end, forward, backward, update, waiting, communication, resident_bytes,
+// device_bytes]}, microseconds again; device_bytes is -1 where no device is known.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "core/trace.h"
+
+namespace skein {
+
+// One worker's. Thread-safe. Whoever reports only leaves a few bytes in memory; a thread of the
+// writer's own formats and writes them. What cannot be written is lost, and the run goes on.
+class TimelineWriter final : public Trace {
+ public:
+  static constexpr std::size_t kFileBytes = 8 << 20;
+  static constexpr std::size_t kMostSpansAtOnce = 5000;  // in a quarter of a second
+
+  // Makes `folder`/timeline. `device_bytes`, which may be empty, says what is taken of the worker's
+  // device; it is called from the writer's thread.
+  TimelineWriter(const std::filesystem::path& folder, int rank,
+                 std::function<std::int64_t()> device_bytes = {},
+                 std::size_t file_bytes = kFileBytes);
+  ~TimelineWriter() override;  // all that was reported is in the files
+  TimelineWriter(const TimelineWriter&) = delete;
+  TimelineWriter& operator=(const TimelineWriter&) = delete;
+
+  void span(Lane lane, std::string_view name, Time begin, Time end) override;
+  void step_done(std::int64_t step, Time at);
+
+ private:
+  struct Event {
+    std::int32_t lane;
+    std::int64_t begin_us, value;  // a duration; of a step: its number
+  };
+  static constexpr std::size_t kSums = 5;  // of lanes, as in a line of usage
+
+  void add(Lane lane, Time begin, Time end);
+  void work();
+  void write_spans(const std::vector<Event>& events);
+  void write_usage(Time now);
+  void append(FileDescriptor& file, const std::string& text);
+  void open_spans();
+  std::string start_line() const;
+  std::int64_t since_start(Time time) const;
+
+  const std::filesystem::path stem_;  // without suffix
+  const int rank_;
+  const std::function<std::int64_t()> device_bytes_;
+  const std::size_t file_bytes_;
+  const Time start_;
+  const std::int64_t start_unix_us_;
+
+  // Of the thread.
+  FileDescriptor spans_, usage_;
+  std::size_t span_bytes_ = 0, usage_bytes_ = 0, usage_limit_;
+  Duration usage_every_ = std::chrono::seconds(1);
+  Time usage_at_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Event> events_;
+  std::vector<std::pair<Time, Time>> updates_;  // since the last wait
+  std::array<Duration, kSums> sums_{};
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace skein

@@ -1,0 +1,18 @@
+// In a build without cpp-httplib.
+#include "page/server.h"
+#include "skein/error.h"
+
+namespace skein {
+
+class PageServer::Impl {};
+
+PageServer::PageServer(const std::string& option, const PageAddress&,
+                       const std::filesystem::path&) {
+  throw ConfigError(option +
+                    ": this skein was built without cpp-httplib, which serves the page (Debian: "
+                    "libcpp-httplib-dev)");
+}
+PageServer::~PageServer() = default;
+std::string PageServer::url() const { return ""; }
+
+}  // namespace skein

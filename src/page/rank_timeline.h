@@ -1,0 +1,73 @@
+// What is known of one worker's time: the newest spans, and sums over all of the run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "page/downsampled.h"
+#include "page/tail.h"
+
+namespace skein {
+
+// Reads what TimelineWriter (observe/timeline_file.h) leaves. Times are microseconds of Unix time.
+class RankTimeline {
+ public:
+  RankTimeline(const std::filesystem::path& folder, int rank);
+
+  // Takes what is new, and keeps at most `most_spans` spans, the newest.
+  void refresh(std::size_t most_spans);
+
+  int rank() const { return rank_; }
+  const std::string& host() const { return host_; }
+  bool empty() const { return spans_.empty(); }
+  std::int64_t oldest_us() const { return spans_.empty() ? 0 : spans_.front().begin_us; }
+  std::int64_t latest_us() const {  // of steps, as far as any is known
+    return steps_.empty() ? latest_us_ : steps_.back().end_us;
+  }
+  std::int64_t median_step_us() const;  // of the newest steps; 0 where none is known
+
+  // {rank, host, spans: [[lane, begin, duration], …], steps: [[number, end], …]} of what overlaps
+  // the window, in microseconds since its begin; of more than `most` spans the longest.
+  nlohmann::json window(std::int64_t begin_us, std::int64_t end_us, std::size_t most) const;
+
+  // Columns: end (ms), then milliseconds of forward, backward, update, waiting, communication, and
+  // the most bytes of memory of the process and of its device (NaN: not known).
+  const Downsampled& usage() const { return usage_; }
+
+  static constexpr std::size_t kPhases = 5;
+  static constexpr std::array<const char*, kPhases> kPhaseNames{"forward", "backward", "update",
+                                                                "waiting", "communication"};
+  const std::array<double, kPhases>& total_seconds() const { return total_seconds_; }
+  double resident_bytes() const { return resident_bytes_; }  // NaN: not known
+  double device_bytes() const { return device_bytes_; }      // likewise
+
+ private:
+  struct Span {
+    std::int64_t begin_us;
+    std::int32_t duration_us;
+    std::int32_t lane;
+  };
+  struct Step {
+    std::int64_t number, end_us;
+  };
+
+  void take(std::string_view line);
+  void take_usage(const nlohmann::json& row);
+
+  int rank_;
+  std::string host_;
+  Tail old_, spans_file_, usage_file_;
+  std::int64_t start_us_ = 0;  // of the worker whose lines are read
+  std::deque<Span> spans_;
+  std::deque<Step> steps_;
+  std::int64_t latest_us_ = 0;
+  Downsampled usage_;
+  std::array<double, kPhases> total_seconds_{};
+  double resident_bytes_, device_bytes_;
+};
+
+}  // namespace skein

@@ -1,0 +1,41 @@
+// Reads a file of lines that somebody else appends to.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/file_descriptor.h"
+
+namespace skein {
+
+// Not thread-safe.
+class Tail {
+ public:
+  explicit Tail(std::filesystem::path path) : path_(std::move(path)) {}
+
+  // Gives every line that is whole and new to `line`, without its end, up to `most` bytes of them.
+  // A line whose end is not written yet waits for it. True when the file is another than before, or
+  // was cut: then what was given before does not count, and its lines come from the beginning.
+  // Where the file is not there nothing happens.
+  bool read(const std::function<void(std::string_view)>& line, std::size_t most = 16 << 20);
+
+  // Since the file was written to last; large where there is none.
+  std::chrono::seconds age() const;
+
+  // Bytes that read() has not given yet.
+  std::int64_t behind() const;
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  ino_t inode_ = 0;
+  off_t position_ = 0;  // of the first byte that is not in a line that was given
+};
+
+}  // namespace skein

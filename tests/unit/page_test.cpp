@@ -1,0 +1,328 @@
+// What the live page reads of a run's folder, and to whom it shows it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "multiproc/process.h"
+#include "observe/timeline_file.h"
+#include "page/address.h"
+#include "page/downsampled.h"
+#include "page/tail.h"
+#include "page/watched_run.h"
+#include "skein/error.h"
+
+namespace skein {
+namespace {
+
+using Json = nlohmann::json;
+using testing::Folder;
+
+void append(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+std::vector<std::string> lines_of(Tail& tail) {
+  std::vector<std::string> lines;
+  tail.read([&](std::string_view line) { lines.emplace_back(line); });
+  return lines;
+}
+
+std::string step_line(int step, double loss) {
+  return Json{{"kind", "step"},        {"step", step},        {"samples", 10 * step},
+              {"seconds", 0.5 * step}, {"loss", loss},        {"learning_rate", 0.1},
+              {"iteration_ms", 500},   {"exposed_comm_ms", 3}}
+             .dump() +
+         "\n";
+}
+
+std::string run_line(int step) {
+  return Json{{"kind", "run"},      {"step", step}, {"samples", 10 * step},
+              {"strategy", "dear"}, {"workers", 4}, {"started", "2026-01-02 03:04:05 UTC"},
+              {"budget", 1000}}
+             .dump() +
+         "\n";
+}
+
+TEST(PageTail, ALineWithoutItsEndWaitsForIt) {
+  const Folder folder;
+  Tail tail(folder / "x");
+  EXPECT_TRUE(lines_of(tail).empty()) << "there is no file yet";
+  append(folder / "x", "one\ntw");
+  EXPECT_EQ(lines_of(tail), std::vector<std::string>{"one"});
+  EXPECT_TRUE(lines_of(tail).empty());
+  append(folder / "x", "o\n\nthree");
+  EXPECT_EQ(lines_of(tail), std::vector<std::string>{"two"});
+  EXPECT_EQ(tail.behind(), 5);
+}
+
+TEST(PageTail, AFileThatIsAnotherOrWasCutIsReadFromItsBeginning) {
+  const Folder folder;
+  Tail tail(folder / "x");
+  append(folder / "x", "one\ntwo\n");
+  lines_of(tail);
+  std::ofstream(folder / "y") << "a longer file than before\n";
+  std::filesystem::rename(folder / "y", folder / "x");
+  bool anew =
+      tail.read([](std::string_view line) { EXPECT_EQ(line, "a longer file than before"); });
+  EXPECT_TRUE(anew);
+  std::filesystem::resize_file(folder / "x", 2);
+  append(folder / "x", "!\n");
+  anew = tail.read([](std::string_view line) { EXPECT_EQ(line, "a !"); });
+  EXPECT_TRUE(anew);
+}
+
+TEST(PageTail, LinesLongerThanAPieceAndFilesLongerThanTheLimitComeWhole) {
+  const Folder folder;
+  const std::string longest(3'000'000, 'x');
+  append(folder / "x", longest + "\nlast\n");
+  Tail tail(folder / "x");
+  std::vector<std::string> lines;
+  const auto take = [&](std::string_view line) { lines.emplace_back(line); };
+  for (int i = 0; i < 4; ++i) tail.read(take, 1000);
+  EXPECT_EQ(lines, (std::vector<std::string>{longest, "last"}));
+}
+
+TEST(Downsampled, AMillionRowsAreFewAndNoneIsForgotten) {
+  using Kind = Downsampled::Kind;
+  Downsampled series({Kind::last, Kind::mean, Kind::sum, Kind::most}, 1000);
+  constexpr int kRows = 1'000'003;
+  for (int i = 1; i <= kRows; ++i) series.add({double(i), double(i), 1, i == 12345 ? 9.0 : 1.0});
+  ASSERT_LE(series.rows().size(), 1000u);
+  ASSERT_GE(series.rows().size(), 400u);
+  double sum = 0, most = 0, before = 0;
+  for (const auto& row : series.rows()) {
+    EXPECT_NEAR(row[1], (before + 1 + row[0]) / 2, 1e-6 * row[0]);
+    before = row[0];
+    sum += row[2];
+    most = std::max(most, row[3]);
+  }
+  EXPECT_EQ(before, kRows);
+  EXPECT_EQ(sum, kRows);
+  EXPECT_EQ(most, 9);
+}
+
+TEST(Downsampled, WhatIsNotKnownIsNoZero) {
+  using Kind = Downsampled::Kind;
+  Downsampled series({Kind::last, Kind::mean}, 2);
+  for (int i = 0; i < 4; ++i) series.add({double(i), i == 1 ? 7.0 : NAN});
+  ASSERT_EQ(series.rows().size(), 2u);
+  EXPECT_EQ(series.rows()[0][1], 7);
+  EXPECT_TRUE(std::isnan(series.rows()[1][1]));
+}
+
+TEST(WatchedRun, WhoHasAskedBeforeGetsWhatIsNew) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0) + step_line(1, 4) + step_line(2, 3));
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json first = run.state({});
+  EXPECT_EQ(first["steps"]["rows"].size(), 2u);
+  append(folder / "metrics.jsonl", step_line(3, 2) + R"({"kind":"step","st)");
+  run.refresh();
+  const Json next = run.state({first["generation"], first["steps"]["stride"], 2, 0});
+  EXPECT_EQ(next["steps"]["from"], 1) << "the last row that it has may have changed";
+  EXPECT_EQ(next["steps"]["rows"].size(), 2u);
+  EXPECT_EQ(next["steps"]["rows"][1][3], 2);
+  EXPECT_EQ(run.state({77, 1, 2, 0})["steps"]["from"], 0) << "of another generation nothing counts";
+}
+
+TEST(WatchedRun, StepsThatAResumedRunDoesAgainCountOnce) {
+  const Folder folder;
+  append(folder / "metrics.jsonl",
+         run_line(0) + step_line(1, 4) + step_line(2, 3) + step_line(3, 9));
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json before = run.state({});
+  // It goes on from step 2, and its own time begins anew.
+  append(folder / "metrics.jsonl",
+         run_line(2) + R"({"kind":"step","step":3,"samples":30,"seconds":0.25,"loss":2})" + "\n");
+  run.refresh();
+  const Json after = run.state({before["generation"], before["steps"]["stride"], 3, 0});
+  EXPECT_NE(after["generation"], before["generation"]);
+  const Json& rows = after["steps"]["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[2][3], 2);
+  EXPECT_EQ(rows[2][2], 1.25) << "training time is that of both";
+  EXPECT_EQ(after["starts"].size(), 2u);
+}
+
+TEST(WatchedRun, AnotherRunInTheFolderReplacesTheFirst) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0) + step_line(1, 4) + step_line(2, 4));
+  WatchedRun run(folder.path());
+  run.refresh();
+  std::ofstream(folder / "next") << run_line(0) + step_line(1, 5);
+  std::filesystem::rename(folder / "next", folder / "metrics.jsonl");
+  run.refresh();
+  const Json state = run.state({});
+  EXPECT_EQ(state["generation"], 1);
+  ASSERT_EQ(state["steps"]["rows"].size(), 1u);
+  EXPECT_EQ(state["steps"]["rows"][0][3], 5);
+}
+
+TEST(WatchedRun, LinesThatAreNoJsonOrHaveOtherTypesAreSkipped) {
+  const Folder folder;
+  append(folder / "metrics.jsonl",
+         "nonsense\n[1]\n{\"kind\":5,\"step\":\"x\"}\n\x01\xff\n" + step_line(1, 4));
+  append(folder / "events.jsonl", "[]\n{\"kind\":\"lost\",\"text\":\"rank 3\"}\n");
+  std::filesystem::create_directories(folder / "timeline");
+  append(folder / "timeline/rank-0.jsonl",
+         "{\"spans\":[[1],[\"a\",2,3],7],\"steps\":3}\n{\"spans\":[[0,5,10]]}\n");
+  append(folder / "timeline/rank-x.jsonl", "{}\n");
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json state = run.state({});
+  EXPECT_EQ(state["steps"]["rows"].size(), 1u);
+  EXPECT_EQ(state["events"].size(), 1u);
+  EXPECT_EQ(run.timeline(0, 0)["ranks"][0]["spans"].size(), 1u);
+}
+
+TEST(WatchedRun, ShowsWhatTheWriterLeavesOfEachRank) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0));
+  for (int rank = 0; rank < 2; ++rank) {
+    TimelineWriter writer(folder.path(), rank, [] { return std::int64_t{1} << 30; });
+    const Time now = SteadyClock().now();
+    for (int step = 1; step <= 3; ++step) {
+      const Time at = now + std::chrono::milliseconds(10 * step);
+      writer.span(Lane::forward, "forward", at, at + std::chrono::milliseconds(4));
+      writer.span(Lane::wait, "step", at + std::chrono::milliseconds(4),
+                  at + std::chrono::milliseconds(9));
+      writer.step_done(step, at + std::chrono::milliseconds(10));
+    }
+  }
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json all = run.timeline(0, 0);
+  EXPECT_EQ(all["step_us"], 10000);
+  ASSERT_EQ(all["ranks"].size(), 2u);
+  for (const Json& rank : all["ranks"]) {
+    ASSERT_EQ(rank["spans"].size(), 6u);
+    EXPECT_EQ(rank["spans"][1][0], int(Lane::wait));
+    EXPECT_EQ(rank["spans"][1][2], 5000);
+  }
+  const Json one = run.timeline(all["latest_us"], 9000);
+  EXPECT_EQ(one["ranks"][0]["spans"].size(), 2u) << "of the last step";
+  const std::string text = run.prometheus();
+  for (const char* line :
+       {"skein_worker_phase_seconds_total{strategy=\"dear\",rank=\"1\",phase=\"forward\"} 0.012\n",
+        "skein_worker_phase_seconds_total{strategy=\"dear\",rank=\"0\",phase=\"waiting\"} 0.015\n",
+        "skein_worker_device_memory_bytes{strategy=\"dear\",rank=\"0\"} 1073741824\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
+}
+
+TEST(TimelineWriter, DropsWhatNobodyCouldLookAtAndCountsItAllTheSame) {
+  const Folder folder;
+  double written = 0;
+  {
+    TimelineWriter writer(folder.path(), 0);
+    const Time now = SteadyClock().now();
+    for (int i = 0; i < 200'000; ++i, ++written)
+      writer.span(Lane::forward, "forward", now, now + std::chrono::microseconds(i));
+  }
+  EXPECT_LT(std::filesystem::file_size(folder / "timeline/rank-0.jsonl"),
+            TimelineWriter::kMostSpansAtOnce * 40)
+      << "more than that in a quarter of a second is dropped";
+  std::ifstream usage(folder / "timeline/rank-0.usage");
+  Json last;
+  for (std::string line; std::getline(usage, line);)
+    if (!line.empty()) last = Json::parse(line);
+  EXPECT_NEAR(last["usage"][1].get<double>(), written * (written - 1) / 2, written)
+      << "but counted";
+}
+
+TEST(TimelineWriter, AnUpdateInTheMiddleOfAWaitIsNoWaiting) {
+  const Folder folder;
+  {
+    TimelineWriter writer(folder.path(), 0);
+    const Time now = SteadyClock().now();
+    const auto ms = [&](int at) { return now + std::chrono::milliseconds(at); };
+    writer.span(Lane::update, "", ms(6), ms(8));
+    writer.span(Lane::update, "", ms(2), ms(3));
+    writer.span(Lane::wait, "", ms(0), ms(10));
+    writer.span(Lane::wait, "", ms(20), ms(21));
+  }
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json spans = run.timeline(0, 0)["ranks"][0]["spans"];
+  std::vector<std::int64_t> waits;
+  for (const Json& span : spans)
+    if (span[0] == int(Lane::wait)) waits.push_back(span[2].get<std::int64_t>());
+  EXPECT_EQ(waits, (std::vector<std::int64_t>{2000, 3000, 2000, 1000}));
+  EXPECT_EQ(run.usage()["ranks"][0]["rows"][0][4], 8) << "ms of waiting";
+}
+
+TEST(TimelineWriter, KeepsTheNewestInTwoBoundedFiles) {
+  const Folder folder;
+  constexpr std::size_t kBytes = 4000;
+  for (int turn = 0; turn < 20; ++turn) {
+    TimelineWriter writer(folder.path(), 0, {}, kBytes);
+    const Time now = SteadyClock().now();
+    for (int i = 0; i < 50; ++i)
+      writer.span(Lane::forward, "", now, now + std::chrono::microseconds(1000 * turn));
+  }
+  std::uintmax_t bytes = 0;
+  for (const char* name : {"timeline/rank-0.jsonl", "timeline/rank-0.old"})
+    bytes += std::filesystem::file_size(folder / name);
+  EXPECT_LE(bytes, 2 * (kBytes + 1000));
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json spans = run.timeline(0, 10'000'000)["ranks"][0]["spans"];
+  ASSERT_GE(spans.size(), 100u);
+  EXPECT_EQ(spans.back()[2], 19000);
+}
+
+TEST(WatchedRun, PrometheusTextHasHelpTypeAndEscapedLabels) {
+  const Folder folder;
+  append(folder / "metrics.jsonl",
+         Json{{"kind", "run"}, {"step", 0}, {"strategy", "a\"b\\c\nd"}, {"workers", 2}}.dump() +
+             "\n" + step_line(7, 0.25) +
+             R"({"kind":"evaluation","step":7,"samples":70,"seconds":3,"loss":1,"accuracy":0.5})" +
+             "\n");
+  WatchedRun run(folder.path());
+  run.refresh();
+  const std::string text = run.prometheus();
+  EXPECT_NE(text.find("# TYPE skein_loss gauge\nskein_loss{strategy=\"a\\\"b\\\\c\\nd\"} 0.25\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("skein_steps_total{strategy=\"a\\\"b\\\\c\\nd\"} 7\n"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+  EXPECT_EQ(text.find("consensus"), std::string::npos) << "nothing is known of it";
+  std::istringstream in(text);
+  std::set<std::string> typed;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("# TYPE ")) typed.insert(line.substr(7, line.find(' ', 7) - 7));
+    if (!line.starts_with("#")) {
+      EXPECT_TRUE(typed.contains(line.substr(0, line.find('{')))) << line;
+    }
+  }
+}
+
+TEST(PageAddress, IsAPortOrHostAndPort) {
+  EXPECT_EQ(parse_page_address("--page", "8080").host, "127.0.0.1");
+  EXPECT_EQ(parse_page_address("--page", "0.0.0.0:81").port, 81);
+  EXPECT_EQ(parse_page_address("--page", "[::1]:82").host, "::1");
+  for (const char* wrong : {"", "x", "-1", "65536", "a:", ":80", "::1:80", "80 ", "[]:80", "1:2:3"})
+    EXPECT_THROW(parse_page_address("--page", wrong), ConfigError) << wrong;
+}
+
+TEST(PageToken, OnlyTheWholeTokenIsTheToken) {
+  const std::string token = fresh_token();
+  EXPECT_EQ(token.size(), 32u);
+  EXPECT_NE(token, fresh_token());
+  EXPECT_TRUE(same_token(token, token));
+  EXPECT_FALSE(same_token(token, token.substr(1)));
+  EXPECT_FALSE(same_token(token, token + "0"));
+  EXPECT_FALSE(same_token(token, ""));
+  EXPECT_FALSE(same_token("", "")) << "no token is nobody's";
+  std::string other = token;
+  other.back() = other.back() == '0' ? '1' : '0';
+  EXPECT_FALSE(same_token(token, other));
+  EXPECT_EQ(bearer_token("Bearer " + token), token);
+  EXPECT_EQ(bearer_token("Basic " + token), "");
+}
+
+}  // namespace
+}  // namespace skein
