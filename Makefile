@@ -127,7 +127,7 @@ test: setup-tests build
 
 # How workers are started, talk, end and come back is the same with every LibTorch, and so are options. One example shows that
 # the package works; make test builds them all.
-WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|MpiTrain|Topology|TrainOptions|Bench|Marks|^Stop[.]|^Slurm[.]|OpenMpi|Hydra|^Run[.]|^Simulate[.]'
+WITHOUT_TORCH := 'Gossip(Training|OverTcp)|RestartsTrain|RunFolder|HostsCommand|RealSsh|Namespaces|CommandLine|Certificates|TcpTrain|MpiTrain|Topology|TrainOptions|Bench|Marks|^Stop[.]|^Slurm[.]|OpenMpi|Hydra|^Run[.]|^Simulate[.]|^Page'
 
 test-torch: configure
 	@cmake --build $(BUILD) --target skein torch_tests torch_worker_tests multiproc_tests example_tests launcher_tests
