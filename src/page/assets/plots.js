@@ -133,7 +133,7 @@
       const options = skein.chartOptions(spec);
       options.parsing = false;
       options.interaction = {mode: 'nearest', axis: 'x', intersect: false};
-      options.scales = {x: options.axis({format: formatX, ticks: 7, ...spec.x}, {bounds: 'data'}), y: options.axis({format, ...spec.y})};
+      options.scales = {x: options.axis({format: formatX, ticks: 7, ...spec.x}, {bounds: spec.x && spec.x.min !== undefined ? 'data' : 'ticks'}), y: options.axis({format, ...spec.y})};
       options.plugins.tooltip.callbacks = {
         title: (items) => (items.length ? ((spec.x && spec.x.title) || 'x') + ' ' + formatX(items[0].parsed.x) : ''),
         label: (item) => ' ' + item.dataset.label + ': ' + format(item.parsed.y),
