@@ -5,7 +5,7 @@
 
 The mlp on two workers, small batches: steps of a few milliseconds, so that what is done per step would show. Runs take turns,
 and which of the two comes first changes each round. Prints medians of milliseconds per iteration, their spread, the median of
-the rounds' ratios, and how much of a processor the launcher, which serves the page, took.
+the rounds' ratios, and the processor time that the launcher, which serves the page, took more.
 """
 import argparse
 import json
@@ -62,7 +62,7 @@ def run(skein, samples, watched):
         if process.returncode != 0:
             raise SystemExit(process.stderr.read()[-500:])
         found = json.loads(pathlib.Path(out).read_text())
-    return found["iteration_ms"]["p50"], found["samples_per_second"], launcher / max(1e-9, found["seconds"]), len(asked)
+    return found["iteration_ms"]["p50"], found["samples_per_second"], launcher, found["seconds"], len(asked)
 
 
 def main():
@@ -85,8 +85,10 @@ def main():
               f"{statistics.median(row[1] for row in rows[watched]):12.0f}")
     print(f"time with the page over time without: {statistics.median(ratios):.3f} (median of {options.rounds} rounds, "
           f"{min(ratios):.3f} … {max(ratios):.3f})")
-    print(f"the launcher's share of one processor: {100 * statistics.median(row[2] for row in rows[True]):.2f} %; "
-          f"answers given: {statistics.median(row[3] for row in rows[True]):.0f} a run")
+    extra = statistics.median(row[2] for row in rows[True]) - statistics.median(row[2] for row in rows[False])
+    seconds = statistics.median(row[3] for row in rows[True])
+    print(f"the launcher, which serves the page: {1e3 * extra:.0f} ms of processor time more in {seconds:.0f} s of training, "
+          f"for {statistics.median(row[4] for row in rows[True]):.0f} answers")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({"without": rows[False], "with": rows[True], "ratios": ratios}))
 

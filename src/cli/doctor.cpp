@@ -13,6 +13,7 @@
 #include "core/units.h"
 #include "fabric/mpi/make_mpi.h"
 #include "launch/environment.h"
+#include "page/server.h"
 #include "runtime/fabrics.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
@@ -34,6 +35,7 @@ struct Diagnosis {
   std::vector<std::string> absent_fabrics = absent_fabric_names();
   std::string mpi = mpi_library();
   std::string torch = torch_version();
+  std::string no_page = why_no_page();
   Gpus gpus = find_gpus();
   bool gpu_here = std::filesystem::exists("/dev/nvidia0");  // whether or not it can be used
   std::string launcher;                                     // in words
@@ -117,6 +119,7 @@ void print(const Diagnosis& diagnosis) {
                  : fmt::format(" (not here: {})", fmt::join(diagnosis.absent_fabrics, ", ")));
   fmt::print("MPI         {}\n",
              diagnosis.mpi.empty() ? "not in this build: " + why_no_mpi() : diagnosis.mpi);
+  fmt::print("live page   {}\n", diagnosis.no_page.empty() ? "yes" : "no: " + diagnosis.no_page);
   fmt::print("cores       {}\n", host.cores);
   fmt::print("memory      {}, {} available\n", print_bytes(static_cast<double>(host.memory_bytes)),
              print_bytes(static_cast<double>(host.available_bytes)));
@@ -152,6 +155,7 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
           {"fabrics", diagnosis.fabrics},
           {"absent_fabrics", diagnosis.absent_fabrics},
           {"mpi", diagnosis.mpi},
+          {"why_no_page", diagnosis.no_page},
           {"cores", host.cores},
           {"memory_bytes", host.memory_bytes},
           {"available_bytes", host.available_bytes},

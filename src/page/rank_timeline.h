@@ -1,7 +1,9 @@
 // What is known of one worker's time: the newest spans, and sums over all of the run.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -23,6 +25,8 @@ class RankTimeline {
 
   int rank() const { return rank_; }
   const std::string& host() const { return host_; }
+  // Since the worker has written last.
+  std::chrono::seconds age() const { return std::min(spans_file_.age(), usage_file_.age()); }
   bool empty() const { return spans_.empty(); }
   std::int64_t oldest_us() const { return spans_.empty() ? 0 : spans_.front().begin_us; }
   std::int64_t latest_us() const {  // of steps, as far as any is known

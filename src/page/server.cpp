@@ -67,12 +67,14 @@ std::string dumped(const nlohmann::json& json) {
 
 }  // namespace
 
+std::string why_no_page() { return std::string(plots_missing()); }
+
 class PageServer::Impl {
  public:
   Impl(const std::string& option, const PageAddress& address, const std::filesystem::path& folder)
       : server_(make_server()), token_(fresh_token()), host_(address.host), run_(folder) {
-    if (const std::string_view missing = plots_missing(); !missing.empty())
-      throw ConfigError(fmt::format("{}: {}", option, missing));
+    if (const std::string why = why_no_page(); !why.empty())
+      throw ConfigError(fmt::format("{}: {}", option, why));
     set_limits();
     set_answers();
     errno = 0;

@@ -9,6 +9,9 @@
 
 namespace skein {
 
+// Why this build has no live page, as one sentence without its full stop; empty: it has one.
+std::string why_no_page();
+
 // A page is served from construction to destruction, by a few threads of its own, which get no
 // signals and end within about a second. Reads the folder only when somebody asks, and changes
 // nothing. Whoever asks must show the token: ?token=… in the address or "Authorization: Bearer …".

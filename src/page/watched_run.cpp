@@ -18,7 +18,8 @@ using Kind = Downsampled::Kind;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostEvents = 500;
 constexpr auto kSilence = std::chrono::seconds(15);
-constexpr std::size_t kMostSpans = 600'000;  // of all ranks together
+constexpr auto kGoing = std::chrono::seconds(5);  // workers that live write every second
+constexpr std::size_t kMostSpans = 600'000;       // of all ranks together
 constexpr std::size_t kMostSpansShown = 6000;
 
 double number(const Json& json, const char* name) {
@@ -143,8 +144,15 @@ std::string WatchedRun::status() const {
   if (being_written_) return "running";
   if (steps_.rows().empty() && starts_.empty()) return "waiting";
   if (starts_.empty()) return metrics_.age() < kSilence ? "running" : "ended";  // a program's own
+  // Where rank 0, which writes metrics, was lost, others may go on.
+  const bool alive = summary_.is_null() &&
+                     std::any_of(ranks_.begin(), ranks_.end(),
+                                 [](const auto& rank) { return rank.second->age() < kGoing; });
+  if (alive) return "running";
   if (!summary_.is_null()) return summary_.value("finished", false) ? "finished" : "stopped";
-  return "ended";
+  const double budget = number(starts_.back(), "budget");
+  const bool whole = !steps_.rows().empty() && steps_.rows().back()[1] >= budget;
+  return whole ? "finished" : "ended";
 }
 
 Json WatchedRun::state(const Cursor& cursor) const {

@@ -30,9 +30,11 @@
       button('−', 'longer window', () => go((span) => { width = span * 2; })),
       button('+', 'shorter window', () => go((span) => { width = span / 2; })), live);
     plot.legend.before(bar);
+    bar.hidden = true;
 
     const show = (answer) => {
       last = answer;
+      bar.hidden = false;
       const base = origin() || answer.oldest_us / 1000;
       const at = (us) => (answer.begin_us + us) / 1000 - base;
       live.setAttribute('aria-pressed', String(end === 0));

@@ -135,8 +135,8 @@
   };
 
   // --- figures -------------------------------------------------------------------------------------------------------
-  const badges = {running: ['running', 'good'], finished: ['finished', 'good'], stopped: ['stopped before its end', 'warn'],
-    ended: ['ended, not by itself', 'warn'], waiting: ['has not begun', '']};
+  const badges = {running: ['running', 'good'], finished: ['finished', 'good'], stopped: ['stopped as asked', 'warn'],
+    ended: ['ended before its end', 'warn'], waiting: ['has not begun', '']};
 
   const tiles = () => {
     const {state, steps, evaluations} = run;
@@ -200,8 +200,9 @@
       return sum ? (sum[0] + sum[1] + sum[2]) / (sum[0] + sum[1] + sum[2] + sum[3]) : NaN;
     };
     const known = (row) => live[row.rank] || {};
+    const lost = new Set(state.events.filter((event) => event.kind === 'lost').map((event) => event.rank));
     const columns = [
-      {title: 'worker', value: (row) => 'rank ' + row.rank + (row.lost ? ', lost' : '')},
+      {title: 'worker', value: (row) => 'rank ' + row.rank + (row.lost || lost.has(row.rank) ? ', lost' : '')},
       {title: 'busy', value: (row) => skein.percent(busy(row))},
       {title: 'memory', value: (row) => skein.bytes(known(row).resident_bytes)},
     ];

@@ -50,7 +50,10 @@
       box.style.height = text;
       if (plot.chart) plot.chart.resize();
     };
-    plot.setEmpty = (isEmpty) => { empty.style.display = isEmpty ? '' : 'none'; };
+    plot.setEmpty = (isEmpty) => {
+      empty.style.display = isEmpty ? '' : 'none';
+      canvas.style.visibility = isEmpty ? 'hidden' : '';
+    };
     plot.redraw = () => {
       if (plot.chart) plot.chart.destroy();
       plot.chart = make(plot);
@@ -122,7 +125,7 @@
       const marked = (at) => points.length <= 30 || at === points.length - 1 || at % every === Math.floor(every / 2);
       return {
         label: one.name, data: points, hidden: plot.hidden.has(one.name), stepped: spec.stepped, tension: 0,
-        borderColor: one.color || style.color, backgroundColor: one.color || style.color,
+        borderColor: (one.color || style.color) + (one.faint ? '99' : ''), backgroundColor: one.color || style.color,
         borderWidth: one.faint ? 1 : one.thin && one.thin.length ? 2.6 : 1.8, borderDash: one.faint ? [] : style.dash,
         pointStyle: style.shape, pointHitRadius: 8,
         pointRadius: one.faint || (series.length < 2 && points.length > 30) ? 0 : (context) => (marked(context.dataIndex) ? 3 : 0),
@@ -183,11 +186,12 @@
   // spec: as of lines, with {labels, stacked, horizontal}; update(series, labels).
   skein.barPlot = (into, spec) => {
     let series = spec.series || [], labels = spec.labels || [];
+    const fillOf = (one, place) => (one.lane ? skein.laneFill(one.lane) : colorOf(one, place));
     const colorOf = (one, place) =>
       (one.lane ? skein.color('lane-' + one.lane) : one.color || skein.seriesStyle(one.index ?? place).color);
     const datasets = () => series.map((one, place) => ({
       label: one.name, data: one.values, hidden: plot.hidden.has(one.name), ranges: one.ranges,
-      backgroundColor: one.indices ? one.indices.map((index) => skein.seriesStyle(index).color) : colorOf(one, place),
+      backgroundColor: one.indices ? one.indices.map((index) => skein.seriesStyle(index).color) : fillOf(one, place),
       borderColor: skein.color('surface'), borderWidth: 1, maxBarThickness: 44, categoryPercentage: 0.8,
     }));
     const format = (spec.y && spec.y.format) || skein.number;
@@ -214,7 +218,7 @@
       plot.chart.update('none');
       legend();
     };
-    const legend = () => skein.drawLegend(plot, series.map((one, place) => ({name: one.name, style: {color: colorOf(one, place)}})),
+    const legend = () => skein.drawLegend(plot, series.map((one, place) => ({name: one.name, style: {color: colorOf(one, place), fill: fillOf(one, place)}})),
       true, () => plot.update());
     skein.onTheme(legend);
     plot.update(series, labels);

@@ -45,5 +45,19 @@
     const at = index % kSeries;
     return {color: skein.color('series-' + (at + 1)), dash: dashes[at], shape: shapes[at]};
   };
+  // How what a worker does is filled. Waiting is hatched: to be told apart without colours.
+  skein.laneFill = (kind) => {
+    const color = skein.color('lane-' + kind);
+    if (kind !== 'waiting') return color;
+    const tile = skein.element('canvas', {width: 8, height: 8}), draw = tile.getContext('2d');
+    draw.strokeStyle = color;
+    draw.lineWidth = 2.4;
+    for (const at of [-8, 0, 8]) {
+      draw.moveTo(at, 8);
+      draw.lineTo(at + 8, 0);
+    }
+    draw.stroke();
+    return draw.createPattern(tile, 'repeat');
+  };
   apply();
 }

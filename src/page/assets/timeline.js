@@ -10,21 +10,6 @@
     waiting: {name: 'waiting', row: 0}, communication: {name: 'communication', row: 1}, other: {name: 'other', row: 0},
   };
 
-  // Waiting is hatched: to be told apart without colours.
-  const fillOf = (kind) => {
-    const color = skein.color('lane-' + kind);
-    if (kind !== 'waiting') return color;
-    const tile = skein.element('canvas', {width: 8, height: 8}), draw = tile.getContext('2d');
-    draw.strokeStyle = color;
-    draw.lineWidth = 2.4;
-    for (const at of [-8, 0, 8]) {
-      draw.moveTo(at, 8);
-      draw.lineTo(at + 8, 0);
-    }
-    draw.stroke();
-    return draw.createPattern(tile, 'repeat');
-  };
-
   skein.timelinePlot = (into, spec) => {
     let workers = [], range = {};
     const kinds = () => Object.keys(skein.kinds).filter((kind) => workers.some((w) => w.spans.some((s) => s.kind === kind)));
@@ -33,7 +18,7 @@
     const labels = () => workers.flatMap((worker) => rows().map((row) => worker.name + '|' + row));
     const datasets = () => kinds().map((kind) => ({
       label: skein.kinds[kind].name, hidden: plot.hidden.has(skein.kinds[kind].name), grouped: false, borderSkipped: false,
-      backgroundColor: fillOf(kind), borderColor: skein.color(kind === 'waiting' ? 'lane-waiting' : 'surface'), borderWidth: 0.5,
+      backgroundColor: skein.laneFill(kind), borderColor: skein.color(kind === 'waiting' ? 'lane-waiting' : 'surface'), borderWidth: 0.5,
       barPercentage: 1, categoryPercentage: 0.84, minBarLength: 1,
       data: workers.flatMap((worker) => worker.spans.filter((span) => span.kind === kind).map((span) => ({
         x: [span.begin, span.end], y: worker.name + '|' + skein.kinds[kind].row, title: span.name,
@@ -74,7 +59,7 @@
       legend();
     };
     const legend = () => skein.drawLegend(plot, kinds().map((kind) => ({
-      name: skein.kinds[kind].name, style: {color: skein.color('lane-' + kind), fill: fillOf(kind)},
+      name: skein.kinds[kind].name, style: {color: skein.color('lane-' + kind), fill: skein.laneFill(kind)},
     })), true, () => plot.update());
     skein.onTheme(legend);
     plot.update();
