@@ -65,8 +65,12 @@ class TimelineWriter final : public Trace {
   const int rank_;
   const std::function<std::int64_t()> device_bytes_;
   const std::size_t file_bytes_;
-  const Time start_;
-  const std::int64_t start_unix_us_;
+  struct Start {
+    Time time;
+    std::int64_t unix_us;
+    static Start now();
+  };
+  const Start start_;
 
   // Of the thread.
   FileDescriptor spans_, usage_;
