@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,6 +21,16 @@ Abs::Options::Scaling parse_scaling(const std::string& text) {
   throw ConfigError(fmt::format("strategy.lr_scaling = '{}': expected none, linear or sqrt", text));
 }
 
+Abs::Options::Lookahead parse_lookahead(const std::string& text) {
+  using Lookahead = Abs::Options::Lookahead;
+  if (text == "none") return Lookahead::none;
+  if (text == "momentum") return Lookahead::momentum;
+  if (text == "share") return Lookahead::share;
+  if (text == "own") return Lookahead::own;
+  throw ConfigError(
+      fmt::format("strategy.lookahead = '{}': expected none, momentum, share or own", text));
+}
+
 }  // namespace
 
 Abs::Options::Options(const std::map<std::string, std::string>& options) {
@@ -28,6 +39,7 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
   reference_batch = reader.whole("reference_batch", 0, 0, 1 << 30);
   warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
   max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
+  lookahead = parse_lookahead(reader.text("lookahead", "own"));
   reader.finish();
   if (reference_batch > 0 && lr_scaling == Scaling::none)
     throw ConfigError(
@@ -42,6 +54,10 @@ Abs::Abs(Worker& worker, const Options& options)
       plan_(worker.arena(), Fusion::whole()),
       gathered_(worker.size() > 1 ? worker.arena().plane("gathered") : Span{}),
       sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
+      weights_(worker.size() > 1 && options.lookahead != Options::Lookahead::none
+                   ? worker.arena().plane("weights")
+                   : Span{}),
+      preview_(worker.optimizer(), worker.allocator()),
       round_(worker, {sum_}, worker.channel(kGradients), worker.channel(kNotes)) {}
 
 Task<> Abs::begin_step(std::int64_t) {
@@ -73,10 +89,15 @@ Task<> Abs::end_step(std::int64_t samples) {
   co_await end_round();
 }
 
-// What was gathered goes out.
+// What was gathered goes out. Who looks ahead keeps its own part of it until then.
 void Abs::send_batch(bool settling) {
   std::swap(sum_, gathered_);
-  fill(gathered_, 0);
+  const bool uses_own = options_.lookahead == Options::Lookahead::own ||
+                        options_.lookahead == Options::Lookahead::share;
+  if (uses_own && !settling)
+    copy(gathered_, sum_);
+  else
+    fill(gathered_, 0);
   if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
@@ -95,8 +116,53 @@ Task<> Abs::end_round() {
   send_batch();
   // What was sent leaves before the update.
   co_await worker_.loop().yield();
+  look_back();
   if (sum) co_await apply(*sum, age);
-  if (worker_.progress.steps < options_.warmup_rounds) co_await catch_up(0);
+  if (worker_.progress.steps < options_.warmup_rounds) {
+    fill(gathered_, 0);
+    co_await catch_up(0);
+  } else {
+    co_await look_ahead();
+  }
+}
+
+// Parameters become what the own part of the round on its way would make of the weights. It lies
+// where the next round is gathered, and is gone afterwards.
+Task<> Abs::look_ahead() {
+  if (options_.lookahead == Options::Lookahead::none) co_return;
+  const Span parameters = worker_.arena().parameters();
+  copy(weights_, parameters);
+  ahead_ = true;
+  UpdateContext context = worker_.previewed_update();
+  context.learning_rate = scaled_rate(expected_samples());
+  if (sent_.samples > 0)
+    context.gradient_scale = static_cast<float>(own_part() / static_cast<double>(sent_.samples));
+  if (worker_.clips()) {
+    const Worker::SquaredNorm norm = [this] { return worker_.value_of(squared_norm(gathered_)); };
+    co_await worker_.clip(context, norm);
+  }
+  const std::function<void()> step = [&] { preview_.update(parameters, gathered_, context); };
+  co_await worker_.update(parameters.count, step);
+}
+
+void Abs::look_back() {
+  if (std::exchange(ahead_, false)) copy(worker_.arena().parameters(), weights_);
+}
+
+// Of the round that is on its way: as many as the last one had.
+std::int64_t Abs::expected_samples() const {
+  return last_samples_ > 0 ? last_samples_ : sent_.samples * worker_.size();
+}
+
+double Abs::own_part() const {
+  if (options_.lookahead != Options::Lookahead::share) return 1;
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, expected_samples()));
+  return std::min(1.0, static_cast<double>(sent_.samples) / all);
+}
+
+bool Abs::read_model(Span into) const {
+  if (ahead_) copy(into, weights_);
+  return ahead_;
 }
 
 // Waits for the sum that is on its way, and leaves it in the gradients plane.
@@ -117,6 +183,7 @@ Task<RoundNotes> Abs::take_round() {
 // The same, and applies it. What was gathered since stays.
 Task<RoundNotes> Abs::catch_up(std::int64_t age) {
   const RoundNotes sum = co_await take_round();
+  look_back();
   co_await apply(sum, age);
   co_return sum;
 }
@@ -150,6 +217,7 @@ double Abs::scaled_rate(std::int64_t samples) const {
   if (options_.lr_scaling == Scaling::none || worker_.size() == 1) return rate;
   const auto reference = static_cast<double>(
       options_.reference_batch > 0 ? options_.reference_batch : worker_.progress.reference);
+  if (reference == 0) return rate;  // the first round is the reference
   const double ratio = static_cast<double>(samples) / reference;
   return rate * (options_.lr_scaling == Scaling::linear ? ratio : std::sqrt(ratio));
 }

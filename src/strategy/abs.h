@@ -8,11 +8,17 @@
 // with G the sum over all samples that all workers computed in a round, and n their number. Every
 // worker posts one sum per round in the same order, so replicas stay bit-equal. Alone it is plain
 // SGD.
+//
+// With `lookahead` a worker computes not at w_k, but where it expects the weights to be when its
+// gradients are applied: p = a step of the optimizer from w_k with its own part of the round that
+// is on its way, which changes no state. Then the arena's parameters are p, each worker's own, and
+// w is in a plane beside them.
 #pragma once
 
 #include <map>
 #include <optional>
 
+#include "optimize/preview.h"
 #include "strategy/histogram.h"
 #include "strategy/option_reader.h"
 #include "strategy/round.h"
@@ -29,6 +35,11 @@ class Abs final : public Strategy {
     std::int64_t warmup_rounds = 0;        // the first so many without delay
     std::int64_t max_micro_batches = 256;  // of a worker in one round; then it waits
 
+    // What of the own gradient takes part in a look ahead: nothing is looked at; nothing, momentum
+    // alone; as much as the worker's share of a round; all of it.
+    enum class Lookahead : std::uint8_t { none, momentum, share, own };
+    Lookahead lookahead = Lookahead::own;
+
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
   };
@@ -37,6 +48,7 @@ class Abs final : public Strategy {
 
   const BucketPlan& plan() const override { return plan_; }
   bool lockstep() const override { return false; }
+  bool replicas_differ() const override { return ahead_; }
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
   Task<> end_step(std::int64_t samples) override;
@@ -44,6 +56,9 @@ class Abs final : public Strategy {
   // This worker makes no more steps until all have come here: until then it takes part in the
   // rounds of the others with what it has gathered, and then with nothing.
   Task<> flush() override;
+
+  // The weights, where workers look ahead of them.
+  bool read_model(Span into) const override;
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
   std::string summary() const override;
@@ -65,12 +80,19 @@ class Abs final : public Strategy {
   Task<RoundNotes> catch_up(std::int64_t age);
   Task<> apply(const RoundNotes& sum, std::int64_t age);
   Task<> update(std::int64_t samples, float gradient_scale);
+  Task<> look_ahead();
+  void look_back();
+  std::int64_t expected_samples() const;
+  double own_part() const;
   double scaled_rate(std::int64_t samples) const;
 
   Options options_;
   BucketPlan plan_;
   Span gathered_;  // of the batch
   Span sum_;       // the plane on its way
+  Span weights_;   // while parameters are ahead of them
+  bool ahead_ = false;
+  Preview preview_;
   Round round_;
   std::int64_t decision_ = 0;  // see Worker: of the update before that of the last round taken
   bool in_step_ = false;       // gradients of a micro-batch come that is not counted yet

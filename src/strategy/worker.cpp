@@ -33,8 +33,7 @@ void Meters::computed(Duration time, std::int64_t samples) {
 }
 
 UpdateContext Worker::next_update() {
-  UpdateContext next{
-      .learning_rate = learning_rate(), .step = progress.steps + 1, .groups = groups_};
+  UpdateContext next = previewed_update();
   decision = mixed(mixed(0, next.learning_rate), groups_ ? groups_->digest() : 0);
   return next;
 }

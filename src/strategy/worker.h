@@ -112,6 +112,11 @@ class Worker {
   // `decision`.
   UpdateContext next_update();
 
+  // The same of an update that nobody makes: nothing is noted.
+  UpdateContext previewed_update() const {
+    return {.learning_rate = learning_rate(), .step = progress.steps + 1, .groups = groups_};
+  }
+
   // The learning rate of an update made now: it follows global samples.
   double learning_rate() const { return learning_rate_.at(progress.samples); }
   const LearningRate& schedule() const { return learning_rate_; }

@@ -247,7 +247,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   // Torch lets forward go on after a read that failed: its result is worthless.
   if (reads_)
     if (const auto error = reads_->take_error()) std::rethrow_exception(error);
-  if (ema_) ema_->see(worker_.progress.steps);  // all that forward has read is there
+  update_ema();  // all that forward has read is there
   const Duration waited = std::exchange(read_wait_, Duration(0));
   worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
   fabric().progressed();
@@ -292,7 +292,16 @@ void Distributed::Impl::flush() {
   flushed_ = at_rest_ = true;
   all_read();
   recorder_.deliver_all();
-  if (ema_) ema_->see(worker_.progress.steps);
+  update_ema();
+}
+
+// Where the strategy keeps the model beside what forward reads.
+std::shared_ptr<Memory> Distributed::Impl::model_apart() {
+  if (!strategy_->equal_replicas() || !strategy_->replicas_differ()) return nullptr;
+  const std::shared_ptr<Memory> model = allocate(binding_.arena().size());
+  hand_over([&] { strategy_->read_model(model->span()); });
+  hand_over([] {});
+  return model;
 }
 
 void Distributed::Impl::settle() {
@@ -379,7 +388,8 @@ void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
 void Distributed::Impl::verify_replicas() {
   if (strategy_->waits_for_reads()) flush();
   constexpr std::size_t kBlock = std::size_t{1} << 22;
-  const Span mine = binding_.arena().parameters();
+  const auto apart = model_apart();
+  const Span mine = apart ? apart->span() : binding_.arena().parameters();
   const bool root = world_.rank() == 0;
   const auto memory = root ? nullptr : allocate(std::min(kBlock, mine.count));
   int different = -1;

@@ -129,6 +129,8 @@ class Distributed::Impl {
   // Throws Error, naming the parameter, unless all workers' parameters are bit-equal. All call it
   // after the same update.
   void verify_replicas();
+  std::shared_ptr<Memory> model_apart();  // null: it is the parameters
+  void update_ema();
 
   // Nothing has failed after which no step can be made.
   bool usable() const { return broken_.empty(); }

@@ -67,6 +67,14 @@ void Distributed::Impl::keep_ema(double decay) {
   ema_ = std::make_unique<WeightAverage>(module_, decay, worker_.progress.steps);
 }
 
+void Distributed::Impl::update_ema() {
+  if (!ema_ || !ema_->wants(worker_.progress.steps)) return;
+  LentValues model;
+  if (const auto apart = model_apart())
+    model.put(binding_.parameter_plane(), tensor_that_holds(apart, apart->span()));
+  ema_->see(worker_.progress.steps);
+}
+
 void Distributed::Impl::check_has(Weights weights) const {
   if (weights == Weights::ema && !ema_)
     throw ConfigError("Weights::ema: no average is kept; expected keep_ema(decay) before training");
@@ -74,7 +82,8 @@ void Distributed::Impl::check_has(Weights weights) const {
 
 std::vector<NamedTensor> Distributed::Impl::averaged_ema() {
   std::vector<NamedTensor> values = ema_->values();
-  if (!strategy_->equal_replicas()) average_over_workers(values);
+  // Out of lockstep one worker sees two updates at once that another sees one by one.
+  if (!strategy_->equal_replicas() || !strategy_->lockstep()) average_over_workers(values);
   return values;
 }
 
@@ -110,7 +119,7 @@ void Distributed::Impl::evaluate(const std::function<void()>& body, Weights weig
   check_has(weights);
   const PhaseScope phase(world_.impl().board(), Phase::evaluating);
   strategy_->survives_losses() ? settle() : flush();
-  if (ema_) ema_->see(worker_.progress.steps);
+  update_ema();
   {
     const LentParameters mean(*this);
     LentValues ema;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "sim/references.h"
@@ -18,9 +20,14 @@ using Json = nlohmann::json;
 // What one process computes that knows who took which part in which round.
 class Serial {
  public:
-  Serial(Objective& objective, int workers, SgdOptions options, double rate) : rate_(rate) {
+  // With `ahead` each worker computes where its own part of the round on its way, times as much as
+  // that says, would take the weights.
+  using Ahead = std::function<double(std::size_t rank)>;
+  Serial(Objective& objective, int workers, SgdOptions options, double rate, Ahead ahead = nullptr)
+      : options_(options), rate_(rate), ahead_(std::move(ahead)) {
     for (int rank = 0; rank < workers; ++rank) replicas_.push_back(objective.replica(rank));
     optimizer_ = std::make_unique<Sgd>(arena().size(), options);
+    weights_.assign(arena().parameters().host().begin(), arena().parameters().host().end());
   }
 
   Arena& arena() { return replicas_.front()->arena(); }
@@ -38,22 +45,40 @@ class Serial {
     if (!sum_.empty()) apply();
     sum_ = std::move(fresh);
     samples_ = samples;
+    if (ahead_)
+      for (std::size_t r = 0; r < replicas_.size(); ++r) look_ahead(r, parts[r], counts[r]);
   }
 
   void apply() {
     const Span gradients = arena().gradients();
     std::copy(sum_.begin(), sum_.end(), gradients.host().data());
+    std::copy(weights_.begin(), weights_.end(), arena().parameters().host().data());
     const UpdateContext context{
         .learning_rate = rate_,
         .gradient_scale = static_cast<float>(1 / static_cast<double>(samples_)),
         .step = ++step_};
     optimizer_->update({0, arena().size()}, arena().parameters(), gradients, context);
+    weights_.assign(arena().parameters().host().begin(), arena().parameters().host().end());
     for (std::size_t r = 1; r < replicas_.size(); ++r)
       std::copy(arena().parameters().host().begin(), arena().parameters().host().end(),
                 replicas_[r]->arena().parameters().host().data());
   }
 
  private:
+  // A step of another optimizer that has a copy of the state.
+  void look_ahead(std::size_t rank, std::vector<float> part, int count) {
+    Sgd twin(arena().size(), options_);
+    for (const auto& [name, vector] : optimizer_->state())
+      std::copy(vector.host().begin(), vector.host().end(), twin.state().at(name).host().data());
+    const Arena& own = replicas_[rank]->arena();
+    std::copy(weights_.begin(), weights_.end(), own.parameters().host().data());
+    const UpdateContext context{
+        .learning_rate = rate_,
+        .gradient_scale = static_cast<float>(ahead_(rank) / static_cast<double>(count * kBatch)),
+        .step = step_ + 1};
+    twin.update({0, part.size()}, own.parameters(), {part.data(), part.size()}, context);
+  }
+
   static std::vector<float> gathered(Replica& replica, int count) {
     for (int i = 0; i < count; ++i) replica.gradient(kBatch);
     std::vector<float> part;
@@ -64,9 +89,12 @@ class Serial {
     return part;
   }
 
+  SgdOptions options_;
   double rate_;
+  Ahead ahead_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Sgd> optimizer_;
+  std::vector<float> weights_;
   std::vector<float> sum_;
   std::int64_t samples_ = 0, step_ = 0;
 };
@@ -82,6 +110,7 @@ TEST(Abs, HasTheBitsOfTheSerialRecursion) {
   for (const auto& options :
        {SgdOptions{}, SgdOptions{0.5, 0.01, false}, SgdOptions{0.5, 0, true}}) {
     Scenario scenario = abs_scenario(4, free_network(), 0);
+    scenario.strategy_settings = {{"lookahead", "none"}};
     scenario.speeds = {1, 1, 2, 4};
     scenario.samples = 20 * 8 * kBatch;
     scenario.learning_rate = LearningRate(0.05, Schedule{});
@@ -100,6 +129,41 @@ TEST(Abs, HasTheBitsOfTheSerialRecursion) {
     EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().host().begin(),
                                             serial.arena().parameters().host().end()));
   }
+}
+
+TEST(AbsLookahead, HasTheBitsOfTheSerialRecursion) {
+  const double shares[] = {1.0 / 8, 1.0 / 8, 2.0 / 8, 4.0 / 8};
+  const std::map<std::string, Serial::Ahead> kinds{
+      {"own", [](std::size_t) { return 1.0; }},
+      {"momentum", [](std::size_t) { return 0.0; }},
+      {"share", [&](std::size_t rank) { return shares[rank]; }}};
+  for (const auto& [kind, ahead] : kinds)
+    for (const auto& options : {SgdOptions{0.9, 0.01, false}, SgdOptions{0.5, 0, true}}) {
+      SCOPED_TRACE(kind);
+      Scenario scenario = abs_scenario(4, free_network(), 20 * 8 * kBatch);
+      scenario.speeds = {1, 1, 2, 4};
+      scenario.strategy_settings = {{"lookahead", kind}};
+      scenario.learning_rate = LearningRate(0.05, Schedule{});
+      scenario.optimizer = sgd(options);
+      Kept kept(quadratic(4));
+      const Report report = simulate(scenario, &kept);
+      ASSERT_TRUE(report.completed());
+      const auto twin = quadratic(4);
+      // What share a worker has is known from the second round on.
+      int round = 0;
+      const Serial::Ahead known = [&](std::size_t rank) {
+        return kind == "share" && round < 2 ? (round == 0 ? 0.25 : std::min(1.0, 2 * shares[rank]))
+                                            : ahead(rank);
+      };
+      Serial serial(*twin, 4, options, 0.05, known);
+      serial.round({1, 1, 1, 1});
+      const std::int64_t rounds = report.workers[0].strategy["rounds"];
+      for (round = 1; round < rounds; ++round) serial.round({1, 1, 2, 4});
+      serial.apply();
+      EXPECT_EQ(report.observations.back().consensus, 0);
+      EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().host().begin(),
+                                              serial.arena().parameters().host().end()));
+    }
 }
 
 TEST(Abs, TakesWhatEachWorkerManagesWhileASumIsOnItsWay) {
@@ -170,8 +234,9 @@ TEST(Abs, WeighsEverySampleTheSame) {
 }
 
 // Whether the delayed recursion converges on a quadratic of curvature 1.
-bool stable(double rate, const SgdOptions& options) {
+bool stable(double rate, const SgdOptions& options, const std::string& lookahead) {
   Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 3000);
+  scenario.strategy_settings = {{"lookahead", lookahead}};
   scenario.learning_rate = LearningRate(rate, Schedule{});
   scenario.optimizer = sgd(options);
   const auto objective = make_objective({.name = "quadratic",
@@ -185,9 +250,10 @@ bool stable(double rate, const SgdOptions& options) {
   return report.observations.back().quality->loss < report.observations.front().quality->loss;
 }
 
-double limit(const SgdOptions& options, double low, double high) {
+double limit(const SgdOptions& options, double low, double high,
+             const std::string& lookahead = "none") {
   while (high / low > 1.002)
-    (stable(std::sqrt(low * high), options) ? low : high) = std::sqrt(low * high);
+    (stable(std::sqrt(low * high), options, lookahead) ? low : high) = std::sqrt(low * high);
   return std::sqrt(low * high);
 }
 
@@ -196,6 +262,14 @@ TEST(Abs, IsStableUpToTheKnownLimits) {
   EXPECT_NEAR(limit({0.9, 0, false}, 0.02, 0.5), 0.1, 0.002);
   EXPECT_NEAR(limit({0.5, 0, false}, 0.1, 2), 0.5, 0.01);
   EXPECT_NEAR(limit({0.9, 0, true}, 0.05, 1), 0.25, 0.005);
+}
+
+// Where all workers see the same curvature a look ahead is exactly the next model, and rates are
+// stable as far as without delay: 2 (1 + momentum) over the curvature.
+TEST(AbsLookahead, IsStableAsFarAsWithoutDelay) {
+  EXPECT_NEAR(limit({}, 0.5, 4, "own"), 2.0, 0.04);
+  EXPECT_NEAR(limit({0.9, 0, false}, 0.1, 8, "own"), 3.8, 0.08);
+  EXPECT_NEAR(limit({0.5, 0, false}, 0.1, 6, "own"), 3.0, 0.06);
 }
 
 TEST(Abs, WaitsWhenAWorkerHasAsManyMicroBatchesAsAllowed) {

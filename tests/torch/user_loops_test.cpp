@@ -302,6 +302,39 @@ TEST_P(UserLoops, EndInTimeWithOneModelThatHasLearnt) {
   }
 }
 
+// Forward reads another point than the model on each worker; what is saved, judged and averaged is
+// the model.
+TEST(AbsLookahead, ShowsTheModelAndNotWhereForwardReadsIt) {
+  for (const char* optimizer : {"sgd", "adamw"})
+    test::on_workers(kWorkers, [&](World& world) {
+      Job job(world);
+      const auto strategy = abs_sgd();
+      auto run = optimizer == std::string("sgd")
+                     ? distribute(world, *job.net, sgd(0.02).momentum(0.9).clip(1), strategy)
+                     : distribute(world, *job.net, adamw(0.02).clip(1), strategy);
+      run.keep_ema(0.5);
+      const double before = job.evaluated();
+      bool differed = false;
+      for (int step = 0; step < 40; ++step) {
+        job.loss(step).backward();
+        run.step(kBatch);
+        differed = differed || run.impl().strategy().replicas_differ();
+        if (step % 10 != 9) continue;
+        torch::Tensor judged;
+        run.evaluate([&] { judged = test::flat_parameters(*job.net); });
+        EXPECT_TRUE(test::same_on_all(world, judged));
+        EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
+        run.impl().verify_replicas();
+      }
+      EXPECT_TRUE(differed);
+      run.flush();
+      EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
+      for (const NamedTensor& each : run.impl().averaged_ema())
+        EXPECT_TRUE(test::same_on_all(world, each.tensor)) << each.name;
+      EXPECT_LT(job.evaluated(), before);
+    });
+}
+
 // Rank 1 calls `leave` instead of its sixth step and returns. Returns, on the others, why they
 // failed; empty if they came to their end.
 std::string why_others_failed(World world, const StrategySpec& strategy, bool& survives,
