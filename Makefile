@@ -178,7 +178,7 @@ reference:
 # Links are checked, and what `nav` of site/mkdocs.yml does not have is an error.
 site: reference
 	$(call install,$(SITE_PACKAGES))
-	@/usr/bin/mkdocs build --quiet --clean --config-file site/mkdocs.yml
+	@/usr/bin/mkdocs build --clean --config-file site/mkdocs.yml >build/site.log 2>&1 || { grep -v INFO build/site.log; exit 1; }
 	@echo "build/site/index.html"
 
 # With Debian's LibTorch, whatever TORCH says.

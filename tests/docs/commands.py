@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command that the documentation shows, as a reader would type it, and looks up every message that it quotes.
+"""Runs every command that the documentation shows, as a reader would type it, and looks up every message that it quotes and every file to which it links.
 
     commands.py SKEIN SOURCE_DIR [PAGE…]
 
@@ -117,6 +117,18 @@ def program_text(source):
     return "\n".join(parts)
 
 
+def broken_links(source):
+    """Links of README.md and the pages to files of the project; the site's builder sees those between pages alone."""
+    broken = []
+    for page in ["README.md", "CONTRIBUTING.md", *sorted(os.path.relpath(path, source) for path in glob.glob(os.path.join(source, "docs/*.md")))]:
+        with open(os.path.join(source, page), encoding="utf-8") as file:
+            text = re.sub(r"```.*?```|`[^`\n]*`", "", file.read(), flags=re.S)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if not re.match(r"[a-z]+:", target) and not os.path.exists(os.path.join(source, os.path.dirname(page), target)):
+                broken.append(f"{page}: the link {target} leads nowhere")
+    return broken
+
+
 def missing_messages(source):
     with open(os.path.join(source, "docs/troubleshooting.md"), encoding="utf-8") as file:
         rows = re.findall(r"^\| `([^`]+)`", file.read(), re.M)
@@ -137,7 +149,7 @@ def main():
         more, fewer, failures = run_page(page, skein, source)
         ran, skipped, wrong = ran + more, skipped + fewer, wrong + failures
     if not sys.argv[3:]:
-        wrong += missing_messages(source)
+        wrong += missing_messages(source) + broken_links(source)
     for each in wrong:
         print(f"\nFAILED {each}")
     print(f"\n{ran} blocks of commands ran, {skipped} were skipped, {len(wrong)} failures")
