@@ -1,6 +1,6 @@
 # Skein's few commands. Each does everything it needs: packages, configuration, build.
 #
-#   make demo    train on an emulated bad cluster and print a table
+#   make demo    every strategy on three emulated bad clusters: tables, advice and a report, in about four minutes
 #   make install PREFIX=DIR  the program and the library, without tests and benchmarks; /usr/local unless given
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
@@ -116,7 +116,7 @@ install: configure
 demo: configure
 	@echo "building $(BUILD)/skein"
 	@cmake --build $(BUILD) --target skein
-	@python3 examples/demo/demo.py $(BUILD)/skein out/demo
+	@examples/demo/run.sh $(BUILD)/skein out/demo
 
 # Says why what was skipped was.
 skipped = grep -h -A 1 ': Skipped$$' $(BUILD)/Testing/Temporary/LastTest*.log || true

@@ -35,7 +35,12 @@ class Compare {
     auto request = reader_.read(invocation);
     const JsonOutput json(reader_.options().json(), "compare");
     StatusLine status(reader_.options().quiet());
+    request.comparison.running = true;
+    save(request);
+    if (!reader_.options().quiet() && plots_missing().empty())
+      fmt::print(stderr, "{} shows what is known while runs are made\n", request.report);
     const int stopped = run(request, status);
+    request.comparison.running = false;
     save(request);
     print_end(request, stopped);
     json.write(compare::to_json(request.comparison), request.comparison.seed,

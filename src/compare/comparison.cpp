@@ -141,6 +141,7 @@ Json to_json(const Comparison& comparison) {
           {"spread", "lowest to highest of the rounds"},
           {"target_accuracy", comparison.target > 0 ? Json(comparison.target) : Json()},
           {"equal_samples", samples > 0 ? Json(samples) : Json()},
+          {"running", comparison.running},
           {"complete", comparison.complete},
           {"figures", std::move(figures)},
           {"entries", std::move(rows)},

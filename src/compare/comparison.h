@@ -38,6 +38,7 @@ struct Comparison {
   double target = 0;  // accuracy; 0: none
   std::uint64_t seed = 1;
   std::vector<std::string> expect;
+  bool running = false;   // runs are being made
   bool complete = false;  // every run was made
   std::vector<Row> rows;
 

@@ -222,7 +222,9 @@
     into.append(section);
     if (withTitle) section.append(element('h2', {}, title(comparison)));
     section.append(element('p', {class: 'facts'}, facts(comparison)));
-    if (!comparison.complete) section.append(element('p', {class: 'note-box'}, 'Not all runs were made: this is what is known.'));
+    if (!comparison.complete)
+      section.append(element('p', {class: 'note-box'}, comparison.running
+        ? 'Runs are being made: this page looks again every few seconds.' : 'Not all runs were made: this is what is known.'));
     if (comparison.recommendation) section.append(element('p', {class: 'recommendation'}, comparison.recommendation));
     section.append(skein.sentences(comparison.claims), table(comparison));
     const plots = element('div', {class: 'plots', style: 'margin-top:14px'});

@@ -19,6 +19,8 @@
       element('li', {}, element('strong', {}, skein.comparisonTitle(comparison) + ': '), comparison.recommendation))));
   }
   for (const comparison of list) skein.showComparison(main, comparison, list.length > 1);
+  // The file is written anew after every run; who is reading further down stays there.
+  if (list.some((comparison) => comparison.running)) setTimeout(() => location.reload(), 5000);
 
   // With ?check in its address the page says of itself, for tests, what it has drawn.
   if (new URLSearchParams(location.search).has('check')) setTimeout(() => {
