@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/compare_options.h"
 #include "cli/compare_report.h"
 #include "cli/compare_saved.h"
 #include "cli/json_output.h"
+#include "cli/live_page.h"
 #include "cli/status_line.h"
 #include "compare/comparison.h"
 #include "compare/runner.h"
@@ -22,6 +24,14 @@
 
 namespace skein {
 namespace {
+
+// By rename: whoever looks sees the one or the other.
+void point_link(const std::filesystem::path& link, const std::filesystem::path& folder) {
+  const std::filesystem::path fresh = link.string() + ".tmp";
+  std::filesystem::remove(fresh);
+  std::filesystem::create_directory_symlink(std::filesystem::absolute(folder), fresh);
+  std::filesystem::rename(fresh, link);
+}
 
 class Compare {
  public:
@@ -35,6 +45,10 @@ class Compare {
     auto request = reader_.read(invocation);
     const JsonOutput json(reader_.options().json(), "compare");
     StatusLine status(reader_.options().quiet());
+    // One page for all runs: it shows the folder that this link names, whichever that is.
+    const auto link = request.plan.out / "current";
+    std::optional<LivePage> page;
+    if (!request.page.empty()) page.emplace(request.page, link);
     request.comparison.running = true;
     save(request);
     if (!reader_.options().quiet() && plots_missing().empty())
@@ -57,7 +71,8 @@ class Compare {
     std::string label;
     bool headed = false;
     compare::RunnerEvents events;
-    events.begin = [&](int number, int of, const std::string& name) {
+    events.begin = [&](int number, int of, const std::string& name, const std::string& folder) {
+      if (!request.page.empty()) point_link(request.plan.out / "current", folder);
       label = fmt::format("{} of {}: {}", number, of, name);
       if (!quiet && !status.on()) fmt::print(stderr, "{}\n", label);
     };

@@ -62,6 +62,7 @@ void CompareOptionReader::declare() {
   options_.group("Files");
   options_.text("--out", out_, "DIR", "runs, compare.json and report.html go here");
   options_.text("--report", report_, "FILE", "the report, in place of DIR/report.html");
+  options_.text("--page", page_, "[HOST:]PORT", "show the run that goes on now in a browser, live");
   options_.flag("--continue", continue_, "keep runs that --out has already, by the same commands");
   options_.flag("--overwrite", overwrite_, "make the comparison anew that --out has");
   options_.flag("--no-timeline", no_timeline_, "do not trace the first round");
@@ -143,6 +144,10 @@ void CompareOptionReader::read_jobs(const Invocation& invocation, Request& reque
   plan.out = out_;
   plan.reuse = continue_;
   plan.timelines = !no_timeline_;
+  plan.watched = !page_.empty();
+  request.page = page_;
+  if (simulate_ && !page_.empty())
+    throw ConfigError(fmt::format("--page {}: simulated runs have no page; leave it out", page_));
   plan.axes = compare::parse_axes(searches_);
   plan.search_samples = search_samples_;
   plan.judged_by = search_by_ == "time" ? compare::JudgedBy::time : compare::JudgedBy::accuracy;

@@ -20,6 +20,7 @@ class CompareOptionReader {
     compare::Comparison comparison;  // rows without runs
     compare::Plan plan;
     std::string report;  // file
+    std::string page;    // address of a live page, or empty
   };
 
   // To be called once, when the command line was parsed. Checks every run that will be made as the
@@ -41,6 +42,7 @@ class CompareOptionReader {
   CLI::App& command_;
   CommandOptions options_;
   std::string strategies_, out_ = "out/compare", report_, title_, expect_, search_by_ = "accuracy";
+  std::string page_;
   bool simulate_ = false, continue_ = false, overwrite_ = false, no_timeline_ = false;
   int rounds_ = 1;
   std::int64_t search_samples_ = 0;

@@ -38,13 +38,13 @@ std::vector<const ClaimRow*> ranked(const std::vector<ClaimRow>& rows, const std
 std::string verdict(const Spread& a, const Spread& b) {
   switch (apart(a, b)) {
     case Apart::beyond:
-      return "the rounds' ranges do not overlap";
+      return "; the rounds' ranges do not overlap";
     case Apart::within:
-      return "the rounds' ranges overlap, so the difference is within the spread";
+      return "; the rounds' ranges overlap, so the difference is within the spread";
     case Apart::unknown:
       break;
   }
-  return "of one round, so nobody knows the spread";
+  return "";  // one sentence says so for all
 }
 
 std::string percent(double part) { return fmt::format("{:.4g} %", 100 * part); }
@@ -65,11 +65,22 @@ class Writer {
     speed();
     waiting();
     bytes();
+    rounds();
     recommend();
     return out_;
   }
 
  private:
+  void rounds() {
+    const bool once = std::all_of(rows_.begin(), rows_.end(), [](const ClaimRow& row) {
+      return std::all_of(row.figures.begin(), row.figures.end(),
+                         [](const auto& figure) { return figure.second.of < 2; });
+    });
+    if (once)
+      say("This is one round: nobody knows how far rounds differ by themselves. --rounds 3 shows "
+          "it.");
+  }
+
   const ClaimRow& first() const { return rows_.front(); }
   void say(std::string sentence) { out_.sentences.push_back(std::move(sentence)); }
 
@@ -86,21 +97,24 @@ class Writer {
         fmt::format("{} reached {} first, after {}", best.name, goal, shown(best, kTime));
     if (order.size() > 1) {
       const ClaimRow& next = *order[1];
-      text += fmt::format(", {} as fast as {} with {}; {}",
+      text += fmt::format(", {} as fast as {} with {}{}",
                           times(median(next, kTime) / median(best, kTime)), next.name,
                           shown(next, kTime), verdict(*known(best, kTime), *known(next, kTime)));
     }
     say(text + ".");
     if (&best != &first() && known(first(), kTime) != nullptr && order.size() > 2 &&
         order[1] != &first())
-      say(fmt::format("That is {} as fast as {} with {}; {}.",
+      say(fmt::format("That is {} as fast as {} with {}{}.",
                       times(median(first(), kTime) / median(best, kTime)), first().name,
                       shown(first(), kTime), verdict(*known(best, kTime), *known(first(), kTime))));
     for (const ClaimRow& row : rows_) {
       const auto found = row.figures.find(kTime);
       if (found == row.figures.end() || found->second.count == found->second.of) continue;
-      say(fmt::format("{} reached {} in {} of {} rounds{}.", row.name, goal, found->second.count,
-                      found->second.of,
+      const std::string how = found->second.count == 0
+                                  ? fmt::format("did not reach {}", goal)
+                                  : fmt::format("reached {} in {} of {} rounds", goal,
+                                                found->second.count, found->second.of);
+      say(fmt::format("{} {}{}.", row.name, how,
                       known(row, "accuracy") != nullptr
                           ? fmt::format("; it ended at {}", shown(row, "accuracy"))
                           : ""));
@@ -142,7 +156,7 @@ class Writer {
     const ClaimRow &best = *order.front(), &worst = *order.back();
     say(fmt::format(
         "After {:.0f} samples, as many as all have seen, {} had the highest accuracy ({}) and {} "
-        "the lowest ({}); {}.",
+        "the lowest ({}){}.",
         context_.equal_samples, best.name, print_spread(figure("accuracy"), best.at_equal_samples),
         worst.name, print_spread(figure("accuracy"), worst.at_equal_samples),
         verdict(best.at_equal_samples, worst.at_equal_samples)));
@@ -160,7 +174,7 @@ class Writer {
     };
     const ClaimRow& other = order.front() == &first() ? *order[1] : first();
     if (known(other, kSpeed) == nullptr) return;
-    say(fmt::format("{} computed most: {} samples/s{}. {} had {}{}; {}.", best.name,
+    say(fmt::format("{} computed most: {} samples/s{}. {} had {}{}{}.", best.name,
                     shown(best, kSpeed), share(best), other.name, shown(other, kSpeed),
                     share(other), verdict(*known(best, kSpeed), *known(other, kSpeed))));
   }

@@ -94,10 +94,10 @@ class Runner {
     const std::string label = round > 0 && comparison_.rounds == 1 ? name
                               : round > 0 ? fmt::format("{}, round {}", name, round)
                                           : fmt::format("{}, trial {}", name, number);
-    events_.begin(++done_, of_, label);
     Run run;
     run.round = round;
     run.folder = folder_of(plan_, row, round, number);
+    events_.begin(++done_, of_, label, run.folder);
     run.seed = comparison_.seed +
                static_cast<std::uint64_t>((round > 0 ? round : comparison_.rounds + 1) - 1);
     auto arguments = run_arguments(plan_, comparison_, row, round, options, number);
@@ -167,6 +167,7 @@ std::vector<std::string> run_arguments(const Plan& plan, const Comparison& compa
   if (comparison.kind == "train") {
     put(job, {"out", folder, false});
     put(job, {"overwrite", "true", true});
+    if (plan.watched) put(job, {"timeline", "true", true});
   }
   put(job, {"json", folder + "/result.json", false});
   if (plan.timelines && round == 1) put(job, {"trace", folder + "/trace.json", false});

@@ -25,6 +25,7 @@ struct Plan {
   std::filesystem::path out;
   bool reuse = false;     // what an earlier comparison has run by the same command
   bool timelines = true;  // trace the first round
+  bool watched = false;   // each run keeps what the live page shows
   std::vector<SearchAxis> axes;
   std::int64_t search_samples = 0;
   JudgedBy judged_by = JudgedBy::accuracy;
@@ -37,8 +38,9 @@ std::vector<std::string> run_arguments(const Plan& plan, const Comparison& compa
                                        int number = 0);
 
 struct RunnerEvents {
-  // Before each run: which it is of how many, and what it is called.
-  std::function<void(int number, int of, const std::string& label)> begin;
+  // Before each run: which it is of how many, what it is called, and where it will write.
+  std::function<void(int number, int of, const std::string& label, const std::string& folder)>
+      begin;
   // While it runs: since when, and where it writes.
   std::function<void(double seconds, const std::string& folder)> tick;
   // After each: the comparison has it. Trials have round 0.

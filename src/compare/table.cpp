@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/spec.h"
+
 namespace skein::compare {
 namespace {
 
@@ -17,10 +19,19 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + space : space + text;
 }
 
-// Of the last line: there a program says what went wrong.
+// Launchers say first what went wrong and then what to do about it; others say it last.
+std::string headline(const std::string& error) {
+  std::string last;
+  for (const std::string& line : split_text(error, '\n')) {
+    if (line.starts_with("skein") || line.starts_with("FAILED") || line.starts_with("HUNG"))
+      return line;
+    last = line;
+  }
+  return last;
+}
+
 std::string failure(const Run& run) {
-  const std::string last = run.error.substr(run.error.rfind('\n') + 1);
-  return fmt::format("failed (exit code {}): {}", run.code, last);
+  return fmt::format("failed (exit code {}): {}", run.code, headline(run.error));
 }
 
 // What every entry has no figure of takes no column.

@@ -24,7 +24,7 @@ Finished compare(Words words, const std::string& out) {
 
 // 0.1 s each.
 Words simulated(const std::string& strategies) {
-  return {"--simulate", "--strategies", strategies,  "--workers", "4",
+  return {"--simulate", "--strategies", strategies,  "--workers", "2",
           "--network",  "10gbe",        "--profile", "resnet50",  "--jitter",
           "0.1",        "--iterations", "3"};
 }
@@ -124,6 +124,7 @@ TEST(Compare, SearchesTheSameForAllAndTrainsWithWhatWasBest) {
 TEST(Compare, TrainsForRealAndContinues) {
   const Folder folder;
   Words words = trained("allreduce, lasgd:lr=0.02");
+  words.insert(words.end(), {"--page", "0"});
   const auto end = compare(words, folder / "out");
   ASSERT_EQ(end.code, 0) << end.out << end.err;
   const Json json = Json::parse(contents(folder / "out/compare.json"));
@@ -132,6 +133,11 @@ TEST(Compare, TrainsForRealAndContinues) {
   EXPECT_NEAR(lasgd.at("summed_speed").get<double>(), 2 * 32 / 0.002, 1e-6);
   EXPECT_EQ(lasgd.at("per_worker").size(), 2u);
   EXPECT_FALSE(lasgd.at("runs")[0].at("curve").empty());
+
+  EXPECT_EQ(count(end.err, "page  http://127.0.0.1:"), 1) << end.err;  // one for all runs
+  EXPECT_EQ(std::filesystem::canonical(folder / "out/current"),
+            std::filesystem::canonical(folder / "out/lasgd-lr=0.02/round-1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/current/timeline"));
 
   // Asked again, it refuses; with --continue it keeps what is there.
   EXPECT_EQ(compare(words, folder / "out").code, 2);
@@ -225,7 +231,7 @@ TEST(Compare, AStopEndsTheRunAndKeepsWhatIsKnown) {
 
 TEST(Compare, TwoComparisonsCanBeCompared) {
   const Folder folder;
-  Words words = simulated("allreduce, dear");
+  Words words = simulated("allreduce");
   words.insert(words.end(), {"--rounds", "2", "--no-timeline", "--quiet"});
   ASSERT_EQ(compare(words, folder / "before").code, 0);
   words.insert(words.end(), {"--network", "1gbe"});
