@@ -1,9 +1,12 @@
 #include "compare/timeline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
+
+#include "core/statistics.h"
 
 namespace skein::compare {
 namespace {
@@ -12,6 +15,9 @@ using Json = nlohmann::json;
 
 // Narrower than any screen would show.
 constexpr double kLeastPart = 2e-4;
+
+// A window of more than this times the median is an unusual one.
+constexpr double kUsual = 1.2;
 
 // Trace files have an event a line; what else is in them is no object of its own.
 void for_each_event(const std::filesystem::path& path,
@@ -29,12 +35,24 @@ struct Window {
   int steps = 0;
 };
 
+// In the middle, but for windows that are longer than most: an evaluation lies in them.
 Window middle_of(const std::vector<double>& starts, int steps) {
   const int whole = static_cast<int>(starts.size()) - 1;  // a step ends where the next begins
   const int count = std::min(steps, whole);
   if (count < 1) return {};
-  const auto first = static_cast<std::size_t>((whole - count) / 2);
-  return {starts[first], starts[first + static_cast<std::size_t>(count)], count};
+  const auto span = static_cast<std::size_t>(count);
+  std::vector<double> lengths;
+  lengths.reserve(starts.size());
+  for (std::size_t i = 0; i + span < starts.size(); ++i)
+    lengths.push_back(starts[i + span] - starts[i]);
+  const double usual = kUsual * quantile(lengths, 0.5);
+  const auto distance = [&](std::size_t i) {
+    return std::abs(2 * static_cast<int>(i) - (whole - count));
+  };
+  std::size_t best = lengths.size();
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    if (lengths[i] <= usual && (best == lengths.size() || distance(i) < distance(best))) best = i;
+  return {starts[best], starts[best + span], count};
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ struct Timeline {
 };
 
 // `steps` steps of the worker that makes the fewest, and what all did meanwhile; at most `workers`
-// of them. Empty, without workers, where the file is not there or shows no steps.
-Timeline read_timeline(const std::filesystem::path& trace, int steps = 3, int workers = 16);
+// of them. From the middle, unless something took unusually long there. Empty, without workers,
+// where the file is not there or shows no steps.
+Timeline read_timeline(const std::filesystem::path& trace, int steps = 8, int workers = 16);
 
 nlohmann::json to_json(const Timeline& timeline);
 

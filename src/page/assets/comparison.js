@@ -3,6 +3,7 @@
 {
   const {element} = skein;
   const kMostThin = 24;  // rounds that are drawn
+  const kShownSteps = 3;  // of the slowest strategy; others show more in the same time
 
   const formats = {
     s: (v) => skein.duration(1000 * v), ms: skein.duration, '%': skein.percent, B: skein.bytes,
@@ -162,14 +163,14 @@
   const timelines = (comparison) => {
     const entries = comparison.entries.filter((entry) => entry.timeline);
     if (!entries.length) return [];
-    const end = Math.max(...entries.map((entry) => entry.timeline.length_ms));
+    const end = Math.max(...entries.map(({timeline}) => Math.min(1, kShownSteps / timeline.steps) * timeline.length_ms));
     const box = element('div', {class: 'timelines'});
     for (const entry of entries) {
       const {timeline} = entry;
-      const plot = skein.timelinePlot(box, {title: entry.name, about: timeline.steps + (timeline.steps === 1 ? ' step' : ' steps') +
-        ' of the slowest worker, ' + skein.duration(timeline.from_ms) + ' after the first'});
+      const plot = skein.timelinePlot(box, {title: entry.name, about: 'From ' + skein.duration(timeline.from_ms) + ' after the first step on.'});
       plot.update(timeline.workers.map((worker) => ({name: 'worker ' + worker.rank, spans: worker.spans
-        .filter(([lane]) => kinds[lane]).map(([lane, begin, finish]) => ({kind: kinds[lane], begin, end: finish, name: lane}))})),
+        .filter(([lane, begin]) => kinds[lane] && begin < end)
+        .map(([lane, begin, finish]) => ({kind: kinds[lane], begin, end: Math.min(end, finish), name: lane}))})),
         {begin: 0, end});
     }
     return [element('h3', {}, 'What each worker did'),
