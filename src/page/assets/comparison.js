@@ -18,7 +18,8 @@
   skein.rangeText = (figure, spread) => {
     if (spread.of < 2 || spread.count === 0) return '';
     const high = spread.high === null ? 'not reached' : skein.figureText(figure, spread.high);
-    return skein.figureText(figure, spread.low) + ' to ' + high;
+    const low = skein.figureText(figure, spread.low);
+    return low === high ? '' : low + ' to ' + high;
   };
 
   const known = (comparison, key) => comparison.entries.some((entry) => entry.figures[key]);
