@@ -4,8 +4,8 @@
     bench/page_cost.py [build/skein] [--rounds 7] [--json FILE]
 
 The mlp on two workers, small batches: steps of a few milliseconds, so that what is done per step would show. Runs take turns,
-and which of the two comes first changes each round. Prints medians of milliseconds per iteration, their spread, the median of
-the rounds' ratios, and the processor time that the launcher, which serves the page, took more.
+and which of the two comes first changes each round. Prints medians and the rounds' ratios, of training time and of the processor
+time of the launcher, which serves the page, and its workers; the latter says more on a machine that others use as well.
 """
 import argparse
 import json
@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import tempfile
 import threading
-import time
 import urllib.request
 
 JOB = ["train", "--model", "mlp", "--data", "glyphs", "--workers", "2", "--batch", "16", "--set", "data.train=4096",
@@ -40,29 +39,25 @@ def poll(url, stop, asked):
 
 
 def run(skein, samples, watched):
+    """Milliseconds an iteration, samples/s, seconds of processor time of all processes of the run, seconds, answers."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run.json")
         command = [skein, *JOB, "--samples", str(samples), "--json", out] + (["--page", "0"] if watched else [])
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        stop, asked, client, launcher = threading.Event(), [], None, 0.0
+        stop, asked, client = threading.Event(), [], None
         if watched:
             url = re.search(r"http://\S+", process.stderr.readline()).group()
             client = threading.Thread(target=poll, args=(url, stop, asked))
             client.start()
-        while process.poll() is None:
-            try:
-                fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-                launcher = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            except OSError:
-                pass
-            time.sleep(0.05)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         stop.set()
         if client:
             client.join()
         if process.returncode != 0:
             raise SystemExit(process.stderr.read()[-500:])
         found = json.loads(pathlib.Path(out).read_text())
-    return found["iteration_ms"]["p50"], found["samples_per_second"], launcher, found["seconds"], len(asked)
+    return found["iteration_ms"]["p50"], found["samples_per_second"], used.ru_utime + used.ru_stime, found["seconds"], len(asked)
 
 
 def main():
@@ -77,20 +72,16 @@ def main():
     for turn in range(options.rounds):
         for watched in ([False, True] if turn % 2 == 0 else [True, False]):
             rows[watched].append(run(options.skein, options.samples, watched))
-    ratios = [off[1] / on[1] for off, on in zip(rows[False], rows[True])]
-    print(f"{'':22}{'ms/iteration':>14}{'min … max':>18}{'samples/s':>12}")
+    print(f"{'':22}{'ms/iteration':>14}{'min … max':>18}{'samples/s':>12}{'processor s':>13}")
     for watched, name in [(False, "without --page"), (True, "with --page, watched")]:
-        times = [row[0] for row in rows[watched]]
-        print(f"{name:22}{statistics.median(times):14.3f}{min(times):9.3f} … {max(times):.3f}"
-              f"{statistics.median(row[1] for row in rows[watched]):12.0f}")
-    print(f"time with the page over time without: {statistics.median(ratios):.3f} (median of {options.rounds} rounds, "
-          f"{min(ratios):.3f} … {max(ratios):.3f})")
-    extra = statistics.median(row[2] for row in rows[True]) - statistics.median(row[2] for row in rows[False])
-    seconds = statistics.median(row[3] for row in rows[True])
-    print(f"the launcher, which serves the page: {1e3 * extra:.0f} ms of processor time more in {seconds:.0f} s of training, "
-          f"for {statistics.median(row[4] for row in rows[True]):.0f} answers")
+        times, speeds, used = ([row[i] for row in rows[watched]] for i in range(3))
+        print(f"{name:22}{statistics.median(times):14.3f}{min(times):9.3f} … {max(times):6.3f}{statistics.median(speeds):12.0f}{statistics.median(used):13.2f}")
+    for what, ratios in [("training time", [off[1] / on[1] for off, on in zip(rows[False], rows[True])]),
+                         ("processor time", [on[2] / off[2] for off, on in zip(rows[False], rows[True])])]:
+        print(f"{what} with the page over without: {statistics.median(ratios):.3f} (median of {options.rounds} rounds, {min(ratios):.3f} … {max(ratios):.3f})")
+    print(f"answers that the page gave: {statistics.median(row[4] for row in rows[True]):.0f} in {statistics.median(row[3] for row in rows[True]):.0f} s")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"without": rows[False], "with": rows[True], "ratios": ratios}))
+        pathlib.Path(options.json).write_text(json.dumps({"without": rows[False], "with": rows[True]}))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ class Watch {
                  options_.config());
     }
     fmt::print("{}\n", server.url());
-    if (!options_.quiet()) fmt::print(stderr, "Ctrl-C ends it.\n");
     std::fflush(stdout);
+    if (!options_.quiet()) fmt::print(stderr, "Ctrl-C ends it.\n");
     while (!stop_requested()) poll(nullptr, 0, 200);  // a signal may be another thread's
     return 0;
   }

@@ -64,14 +64,22 @@ void WatchedRun::refresh() {
   const bool anew = metrics_.read([&](std::string_view line) { lines.emplace_back(line); });
   if (anew) reset();
   for (const std::string& line : lines) take_metrics(line);
-  events_file_.read([this](std::string_view line) {
-    if (Json event = Json::parse(line, nullptr, false); event.is_object())
-      events_.push_back(std::move(event));
-  });
-  keep_newest(events_);
+  read_events();
   find_ranks();
   const std::size_t most = kMostSpans / std::max<std::size_t>(1, ranks_.size());
   for (const auto& [rank, timeline] : ranks_) timeline->refresh(most);
+}
+
+// They outlive a run that is started anew from its beginning, whose metrics go.
+void WatchedRun::read_events() {
+  Json fresh = Json::array();
+  const bool anew = events_file_.read([&](std::string_view line) {
+    if (Json event = Json::parse(line, nullptr, false); event.is_object())
+      fresh.push_back(std::move(event));
+  });
+  if (anew) events_ = Json::array();
+  for (Json& event : fresh) events_.push_back(std::move(event));
+  keep_newest(events_);
 }
 
 // Another run has taken the folder.
@@ -80,7 +88,6 @@ void WatchedRun::reset() {
   steps_.drop_above(-1);
   evaluations_.drop_above(-1);
   starts_ = Json::array();
-  events_ = Json::array();
   seconds_before_ = 0;
   ranks_.clear();
 }

@@ -55,6 +55,7 @@ class WatchedRun {
   void take_metrics(std::string_view line);
   void begin_run(const nlohmann::json& line);
   void read_small_files();
+  void read_events();
   void find_ranks();
   std::string status() const;
   double recent_samples_per_second() const;

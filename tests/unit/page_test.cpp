@@ -151,6 +151,7 @@ TEST(WatchedRun, StepsThatAResumedRunDoesAgainCountOnce) {
 TEST(WatchedRun, AnotherRunInTheFolderReplacesTheFirst) {
   const Folder folder;
   append(folder / "metrics.jsonl", run_line(0) + step_line(1, 4) + step_line(2, 4));
+  append(folder / "events.jsonl", "{\"kind\":\"restart\"}\n");
   WatchedRun run(folder.path());
   run.refresh();
   std::ofstream(folder / "next") << run_line(0) + step_line(1, 5);
@@ -158,6 +159,7 @@ TEST(WatchedRun, AnotherRunInTheFolderReplacesTheFirst) {
   run.refresh();
   const Json state = run.state({});
   EXPECT_EQ(state["generation"], 1);
+  EXPECT_EQ(state["events"].size(), 1u) << "the launcher's, which has started it anew";
   ASSERT_EQ(state["steps"]["rows"].size(), 1u);
   EXPECT_EQ(state["steps"]["rows"][0][3], 5);
 }
