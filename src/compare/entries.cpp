@@ -101,7 +101,7 @@ std::vector<std::string> folder_names(const std::vector<Entry>& entries) {
       else if (!name.empty() && name.back() != '-')
         name += '-';
     }
-    if (name.empty() || name.front() == '.') name = "entry" + name;
+    if (name.empty() || name.front() == '.') name.insert(0, "entry");
     std::string unique = name;
     for (int number = 2; std::find(out.begin(), out.end(), unique) != out.end(); ++number)
       unique = fmt::format("{}-{}", name, number);
