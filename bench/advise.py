@@ -3,7 +3,8 @@
 
 Real processes train the `mlp` with emulated computation (a micro-batch at speed 1 takes 80 ms, nearly all of it sleep, so that two
 cores suffice) on emulated links. For each cluster `skein advise` recommends; then every candidate trains at the settings that
-advise gave it, one after the other. Budget: at least 11 of 12.
+advise gave it, one after the other, and all of them again: the faster of a candidate's runs counts, since whatever else the
+machine does can only slow one down. Budget: at least 11 of 12.
 
 usage: bench/advise.py [build/skein] [--seconds S] [--repeat N] [--clusters N] [--json FILE]
 """
@@ -54,8 +55,8 @@ def train(skein, candidate, cluster, workers, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("skein", nargs="?", default="build/skein")
-    parser.add_argument("--seconds", type=float, default=4, help="of each run")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each candidate, in turns; the median counts")
+    parser.add_argument("--seconds", type=float, default=3, help="of each run")
+    parser.add_argument("--repeat", type=int, default=2, help="runs of each candidate, in turns; the fastest counts")
     parser.add_argument("--clusters", type=int, default=len(CLUSTERS), help="how many of the 12, from the first")
     parser.add_argument("--json", help="file for all figures")
     arguments = parser.parse_args()
@@ -65,7 +66,7 @@ def main():
         profile = os.path.join(folder, "mlp.json")
         run(skein, "profile", "--model", "mlp", "--batch", str(BATCH), "--iterations", "5", "--warmup", "2", "--out", profile)
         print(f"mlp, batch {BATCH}, {STEP} for a micro-batch at speed 1; samples/s of real runs of {arguments.seconds:g} s")
-        print("| workers | link | recommended | predicted | measured | best measured | its rate | ratio | largest error of a prediction |")
+        print("| workers | link | recommended | predicted | measured | best measured | its rate | ratio | median error of all predictions |")
         print("|---|---|---|---|---|---|---|---|---|")
         rows = []
         for speeds, link in CLUSTERS[:arguments.clusters]:
@@ -77,22 +78,22 @@ def main():
             for _ in range(arguments.repeat):
                 for rates, candidate in zip(measured, advice["candidates"]):
                     rates.append(train(skein, candidate, cluster, len(speeds), arguments.seconds))
-            rates = [statistics.median(each) for each in measured]
+            rates = [max(each) for each in measured]
             candidates = advice["candidates"]
             place = next(i for i, each in enumerate(candidates) if all(
                 each[key] == advice["recommended"][key] for key in ("strategy", "settings", "wire")))
             best = max(range(len(rates)), key=lambda i: rates[i])
             errors = [candidates[i]["samples_per_second"] / rates[i] - 1 for i in range(len(rates))]
-            worst = max(range(len(rates)), key=lambda i: abs(errors[i]))
+            error = statistics.median(map(abs, errors))
             print(f"| {':'.join(map(str, speeds))} | {link} | {name(candidates[place])} | {candidates[place]['samples_per_second']:.0f}"
                   f" | {rates[place]:.0f} | {name(candidates[best])} | {rates[best]:.0f} | {rates[place] / rates[best]:.3f}"
-                  f" | {errors[worst]:+.1%} ({name(candidates[worst])}) |", flush=True)
+                  f" | {error:.1%} |", flush=True)
             rows.append({"speeds": speeds, "link": link, "recommended": name(candidates[place]), "ratio": rates[place] / rates[best],
-                         "best": name(candidates[best]), "reason": advice["recommended"]["reason"],
+                         "best": name(candidates[best]), "median_error": error, "reason": advice["recommended"]["reason"],
                          "command": advice["recommended"]["command"],
                          "candidates": [{"name": name(each), "settings": each["settings"], "predicted": each["samples_per_second"],
-                                         "measured": rate, "runs": runs, "error": error}
-                                        for each, rate, runs, error in zip(candidates, rates, measured, errors)]})
+                                         "measured": rate, "runs": runs, "error": off}
+                                        for each, rate, runs, off in zip(candidates, rates, measured, errors)]})
     within = sum(row["ratio"] >= 1 - WITHIN for row in rows)
     enough = within >= BUDGET * len(rows)
     print(f"recommended within {WITHIN:.0%} of the best measured: {within} of {len(rows)}; budget 11 of 12: {'ok' if enough else 'MISSED'}"

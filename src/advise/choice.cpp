@@ -22,7 +22,7 @@ std::size_t best_of(const std::vector<Candidate>& candidates,
 }  // namespace
 
 double Rule::percent(const Setup& setup) const {
-  const double rounding = is_bf16(setup) ? 2 : 0;
+  const double rounding = is_bf16(setup) ? 3 : 0;
   if (setup.strategy == "allreduce") return rounding;
   if (setup.strategy == "dear") return 1 + rounding;
   if (setup.strategy == "lasgd") return margin;

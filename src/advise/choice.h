@@ -13,7 +13,7 @@ namespace skein::advise {
 struct Rule {
   double margin = 8;  // of lasgd, which loses least of those that are not synchronous
 
-  // 0 for allreduce; 1 for dear, which has its bits; 2 more for bfloat16 on the wire. Then lasgd,
+  // 0 for allreduce; 1 for dear, which has its bits; 3 more for bfloat16 on the wire. Then lasgd,
   // local (½ more), abs, gossip and acid (1 more), and whatever else there is.
   double percent(const Setup& setup) const;
 

@@ -69,9 +69,8 @@ std::string draw_cell(const Map& map, std::size_t row, std::size_t column) {
       rate_text(map.bandwidths[column]), map.ratios[row], escaped(name_of(cell.setup)), cell.gain,
       x + 1, y + 1, kCellWidth - 2, kCellHeight - 2, colour_of(cell.setup.strategy));
   const double middle = x + kCellWidth / 2;
-  out += text_at(
-      middle, y + 24, "class=\"letter\"",
-      fmt::format("{}{}", letter_of(cell.setup.strategy), is_bf16(cell.setup) ? " bf16" : ""));
+  out += text_at(middle, y + 24, "class=\"letter\"",
+                 fmt::format("{}{}", letters_of(cell.setup), is_bf16(cell.setup) ? " bf16" : ""));
   return out + text_at(middle, y + 42, "class=\"gain\"", gain_text(cell.gain)) + "</g>\n";
 }
 

@@ -7,10 +7,12 @@
 
 #include "core/statistics.h"
 #include "sim/simulation.h"
-#include "skein/error.h"
+#include "strategy/registry.h"
 
 namespace skein::advise {
 namespace {
+
+constexpr int kLongerGossip = 4;  // times the steps of others, of which the second half counts
 
 // The busiest worker's, as its strategy says.
 double steps_between(const sim::Report& report) {
@@ -21,21 +23,30 @@ double steps_between(const sim::Report& report) {
   return most;
 }
 
+// Of the steps from number `first` on, at `samples` a step.
+double rate_from(const std::vector<Duration>& steps, std::ptrdiff_t first, std::int64_t samples) {
+  const auto settled = steps.begin() + std::min(first, std::ssize(steps));
+  const Duration time = std::accumulate(settled, steps.end(), Duration(0));
+  const auto count = static_cast<std::int64_t>(steps.end() - settled);
+  return static_cast<double>(samples * count) / std::max(1e-9, seconds(time));
+}
+
 // Once the run has settled. Synchronous workers make one global batch a step, all of them; shares
-// by speed are found in the first few. The others have each a pace of their own.
+// by speed are found in the first few. The others have each a pace of their own, but those who
+// gossip run ahead of their neighbours first, as far as they may.
 double samples_per_second(const sim::Scenario& scenario, const sim::Report& report,
-                          bool synchronous) {
-  if (synchronous) {
-    const auto& steps = report.workers.front().figures.iterations;
-    const auto settled = steps.begin() + std::ssize(steps) / 4;
-    const Duration time = std::accumulate(settled, steps.end(), Duration(0));
-    const auto samples = scenario.batch * scenario.accumulate * scenario.workers;
-    return static_cast<double>(samples * (steps.end() - settled)) / std::max(1e-9, seconds(time));
-  }
+                          const Setup& setup) {
+  const std::int64_t own = scenario.batch * scenario.accumulate;
+  const auto& first = report.workers.front().figures.iterations;
+  if (is_synchronous(setup)) return rate_from(first, std::ssize(first) / 4, own * scenario.workers);
   double rate = 0;
   for (const sim::WorkerReport& each : report.workers) {
     const Duration active = each.figures.last_step - each.figures.first_step;
-    if (active.count() > 0) rate += static_cast<double>(each.figures.samples) / seconds(active);
+    const auto& steps = each.figures.iterations;
+    if (strategy_gossips(setup.strategy))
+      rate += rate_from(steps, std::ssize(steps) / 2, own);
+    else if (active.count() > 0)
+      rate += static_cast<double>(each.figures.samples) / seconds(active);
   }
   return rate;
 }
@@ -55,7 +66,7 @@ void read_report(const sim::Scenario& scenario, const sim::Report& report, Candi
                          static_cast<double>(scenario.batch * scenario.accumulate);
   const double summed_speed =
       static_cast<double>(scenario.batch * scenario.workers) / seconds(scenario.mean_gradient());
-  const double rate = samples_per_second(scenario, report, is_synchronous(out.setup));
+  const double rate = samples_per_second(scenario, report, out.setup);
   out.iteration_ms = quantile(iterations, 0.5);
   out.samples_per_second = rate;
   out.of_summed_speed = rate / summed_speed;
@@ -74,7 +85,8 @@ Candidate predict(const sim::Scenario& cluster, const Setup& setup, int steps) {
   scenario.time = {};
   scenario.observe_time = {};
   scenario.observe_samples = 0;
-  scenario.samples = scenario.batch * scenario.accumulate * scenario.workers * steps;
+  scenario.samples = scenario.batch * scenario.accumulate * scenario.workers * steps *
+                     (strategy_gossips(setup.strategy) ? kLongerGossip : 1);
   const sim::Report report = sim::simulate(scenario, nullptr);
   Candidate out;
   out.setup = setup;

@@ -11,8 +11,9 @@ namespace skein::advise {
 using Predict = std::function<Candidate(const Setup&)>;
 
 // Simulates `steps` times the global batch of `cluster` (its strategy and its length do not count)
-// with time only. Deterministic. A run that fails, a message too slow for the deadline say, is a
-// candidate with an error and no samples.
+// with time only; four times as long for those who gossip, whose pace settles late. Deterministic.
+// A run that fails, a message too slow for the deadline say, is a candidate with an error and no
+// samples.
 Candidate predict(const sim::Scenario& cluster, const Setup& setup, int steps);
 
 // The same, with what was asked before remembered. `cluster` is copied.

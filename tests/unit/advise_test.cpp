@@ -33,7 +33,7 @@ TEST(AdviseChoice, TakesTheOneThatLosesLeastAmongNearlyEqualOnes) {
   // Each is faster than the one before it, but by less than its price.
   std::vector<Candidate> candidates{made_up("allreduce", 1000), made_up("dear", 1009)};
   EXPECT_EQ(chosen(candidates), "allreduce");
-  candidates.push_back(made_up("dear", 1029, {{"wire", "bf16"}}));
+  candidates.push_back(made_up("dear", 1039, {{"wire", "bf16"}}));
   EXPECT_EQ(chosen(candidates), "allreduce");
   candidates.push_back(made_up("lasgd", 1079));
   candidates.push_back(made_up("local", 1084));
