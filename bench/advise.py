@@ -6,7 +6,9 @@ cores suffice) on emulated links. For each cluster `skein advise` recommends; th
 advise gave it, one after the other, and all of them again: the faster of a candidate's runs counts, since whatever else the
 machine does can only slow one down. Budget: at least 11 of 12.
 
-usage: bench/advise.py [build/skein] [--seconds S] [--repeat N] [--clusters N] [--json FILE]
+With --again FILE nothing is trained: advice is asked for anew and held against the runs in the FILE of an earlier --json.
+
+usage: bench/advise.py [build/skein] [--seconds S] [--repeat N] [--clusters N] [--json FILE] [--again FILE]
 """
 import argparse
 import json
@@ -23,7 +25,7 @@ WITHIN = 0.10
 BUDGET = 11 / 12
 CLUSTERS = [(speeds, link)
             for speeds in ([1, 1], [1, 2, 3], [1, 1, 1, 1], [1, 1, 2, 4])
-            for link in ("100mbit", "500mbit", "4gbit")]
+            for link in ("100mbit", "500mbit", "40gbit")]
 
 
 def run(skein, *arguments):
@@ -59,8 +61,17 @@ def main():
     parser.add_argument("--repeat", type=int, default=2, help="runs of each candidate, in turns; the fastest counts")
     parser.add_argument("--clusters", type=int, default=len(CLUSTERS), help="how many of the 12, from the first")
     parser.add_argument("--json", help="file for all figures")
+    parser.add_argument("--again", help="file of an earlier --json, whose runs count in place of new ones")
     arguments = parser.parse_args()
     begin = time.monotonic()
+    earlier = {}
+    if arguments.again:
+        with open(arguments.again) as file:
+            before = json.load(file)
+        arguments.seconds = before["seconds"]
+        for row in before["clusters"]:
+            for each in row["candidates"]:
+                earlier[(tuple(row["speeds"]), row["link"], each["name"])] = each["runs"]
     skein = arguments.skein
     with tempfile.TemporaryDirectory() as folder:
         profile = os.path.join(folder, "mlp.json")
@@ -75,7 +86,11 @@ def main():
                 cluster += ["--emulate-speeds", ",".join(map(str, speeds))]
             advice = run(skein, "advise", "--profile", profile, *cluster)
             measured = [[] for _ in advice["candidates"]]
-            for _ in range(arguments.repeat):
+            if arguments.again:
+                known = [each for each in advice["candidates"] if (tuple(speeds), link, name(each)) in earlier]
+                measured = [earlier[(tuple(speeds), link, name(each))] for each in known]
+                advice["candidates"] = known
+            for _ in range(0 if arguments.again else arguments.repeat):
                 for rates, candidate in zip(measured, advice["candidates"]):
                     rates.append(train(skein, candidate, cluster, len(speeds), arguments.seconds))
             rates = [max(each) for each in measured]

@@ -26,8 +26,8 @@ double Rule::percent(const Setup& setup) const {
   if (setup.strategy == "allreduce") return rounding;
   if (setup.strategy == "dear") return 1 + rounding;
   if (setup.strategy == "lasgd") return margin;
-  if (setup.strategy == "local") return margin + 0.5;
-  return margin + 1;
+  if (setup.strategy == "local") return margin + 1;
+  return margin + 3;
 }
 
 double Rule::worth(const Candidate& candidate) const {

@@ -11,10 +11,10 @@ namespace skein::advise {
 // How many per cent faster than plain allreduce a strategy must be to be worth it. Throughput is
 // not accuracy: what changes the mathematics must gain more than what does not.
 struct Rule {
-  double margin = 8;  // of lasgd, which loses least of those that are not synchronous
+  double margin = 6;  // of lasgd, which loses least of those that are not synchronous
 
   // 0 for allreduce; 1 for dear, which has its bits; 3 more for bfloat16 on the wire. Then lasgd,
-  // local (½ more), abs, gossip and acid (1 more), and whatever else there is.
+  // local (1 more), abs, gossip and acid (3 more), and whatever else there is.
   double percent(const Setup& setup) const;
 
   // What is compared: samples per second, less that.

@@ -63,7 +63,7 @@ class AdviseOptionReader {
   std::vector<std::string> sets_;
   std::string ignored_;  // behind the forwarded options
   std::string profile_, map_, save_profile_;
-  double margin_ = 8;
+  double margin_ = 6;
   int steps_ = 0;
   bool quick_ = false;
 };

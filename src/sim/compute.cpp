@@ -66,6 +66,7 @@ Profile emulated_profile(const Profile& shape, Duration step, std::int64_t batch
   Profile profile = shape;
   profile.batch = batch;
   profile.source = "emulated step";
+  profile.update = {};  // a part of the emulated time: see emulate/pacer.h
   std::erase_if(profile.layers, [](const Layer& layer) { return layer.parameters.empty(); });
   std::vector<double> sizes;
   for (const Layer& layer : profile.layers) {

@@ -31,7 +31,7 @@ class ComputePlan {
 };
 
 // Spreads a micro-batch that takes `step` as a real run with --emulate-step does: a third is
-// forward, gradients come in proportion to the tensors' sizes.
+// forward, gradients come in proportion to the tensors' sizes, and updates are in it.
 Profile emulated_profile(const Profile& shape, Duration step, std::int64_t batch);
 
 }  // namespace skein::sim

@@ -132,9 +132,11 @@ TEST(EmulatedProfile, IsAThirdForwardAndInProportionToSizes) {
   EXPECT_EQ(emulated.parameters(), shape.parameters());
 }
 
-TEST(EmulatedProfile, TakesExactlyTheStep) {
-  const Profile emulated = emulated_profile(
-      profile_of({layer({7}, 0s, 0s), layer({11}, 0s, 0s), layer({3}, 0s, 0s)}), 1000001ns, 1);
+TEST(EmulatedProfile, TakesExactlyTheStepWithItsUpdate) {
+  Profile shape = profile_of({layer({7}, 0s, 0s), layer({11}, 0s, 0s), layer({3}, 0s, 0s)});
+  shape.update = 5ms;
+  const Profile emulated = emulated_profile(shape, 1000001ns, 1);
+  EXPECT_EQ(emulated.update, 0ns);
   EXPECT_EQ(emulated.forward() + emulated.backward(), 1000001ns);
   EXPECT_EQ(emulated.forward(), 333333ns);
 }
