@@ -131,8 +131,6 @@ Task<> Abs::end_round() {
 Task<> Abs::look_ahead() {
   if (options_.lookahead == Options::Lookahead::none) co_return;
   const Span parameters = worker_.arena().parameters();
-  copy(weights_, parameters);
-  ahead_ = true;
   UpdateContext context = worker_.previewed_update();
   context.learning_rate = scaled_rate(expected_samples());
   if (sent_.samples > 0)
@@ -141,12 +139,20 @@ Task<> Abs::look_ahead() {
     const Worker::SquaredNorm norm = [this] { return worker_.value_of(squared_norm(gathered_)); };
     co_await worker_.clip(context, norm);
   }
-  const std::function<void()> step = [&] { preview_.update(parameters, gathered_, context); };
+  const std::function<void()> step = [&] {
+    copy(weights_, parameters);
+    ahead_ = true;
+    preview_.update(parameters, gathered_, context);
+  };
   co_await worker_.update(parameters.count, step);
 }
 
+// A part of the update that follows.
 void Abs::look_back() {
-  if (std::exchange(ahead_, false)) copy(worker_.arena().parameters(), weights_);
+  if (!std::exchange(ahead_, false)) return;
+  const Time begin = worker_.loop().now();
+  copy(worker_.arena().parameters(), weights_);
+  worker_.meters.update += worker_.loop().now() - begin;
 }
 
 // Of the round that is on its way: as many as the last one had.
