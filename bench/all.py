@@ -85,7 +85,7 @@ def machine():
 
 def versions():
     doctor = output_of("build/skein", "doctor")
-    torch = re.search(r"LibTorch\s+(\S+)", doctor)
+    torch = re.search(r"(?:LibTorch|torch)\s+(\d[\w.+]*)", doctor)
     compiler = output_of("g++", "-dumpfullversion")
     pip = output_of("build-pip/venv/bin/python", "-c", "import torch; print(torch.__version__)") if os.path.exists(os.path.join(ROOT, "build-pip/venv")) else ""
     return ", ".join(filter(None, [output_of("build/skein", "--version"), torch and f"LibTorch {torch[1]}", pip and f"PyTorch {pip} (pip)", f"g++ {compiler}"]))
