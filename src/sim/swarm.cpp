@@ -70,6 +70,10 @@ std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& st
   if (strategy == "allreduce" || strategy == "dear") return {{"fusion", fusion}};
   if (strategy == "local") return {{"period", std::to_string(1 + rng.below(4))}};
   if (strategy_gossips(strategy)) return draw_gossip(rng);
+  if (strategy == "abs")
+    return {{"delay", one_of<std::string>(rng, {"0", "1", "auto"})},
+            {"lookahead", one_of<std::string>(rng, {"own", "share", "momentum", "none"})},
+            {"warmup_rounds", one_of<std::string>(rng, {"0", "0", "5"})}};
   if (strategy != "lasgd") return {};
   std::map<std::string, std::string> settings;
   if (rng.below(3) == 0)

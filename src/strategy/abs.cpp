@@ -40,6 +40,7 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
   warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
   max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
   lookahead = parse_lookahead(reader.text("lookahead", "own"));
+  delay = Delay::parse(reader.text("delay", "1"));
   reader.finish();
   if (reference_batch > 0 && lr_scaling == Scaling::none)
     throw ConfigError(
@@ -58,7 +59,8 @@ Abs::Abs(Worker& worker, const Options& options)
                    ? worker.arena().plane("weights")
                    : Span{}),
       preview_(worker.optimizer(), worker.allocator()),
-      round_(worker, {sum_}, worker.channel(kGradients), worker.channel(kNotes)) {}
+      round_(worker, {sum_}, worker.channel(kGradients), worker.channel(kNotes)),
+      delay_(options.delay, worker.size()) {}
 
 Task<> Abs::begin_step(std::int64_t) {
   in_step_ = true;
@@ -74,6 +76,7 @@ void Abs::gather(std::int64_t samples) {
   fill(worker_.arena().gradients(), 0);
   batch_.samples += samples;
   ++batch_.micro_batches;
+  batch_.compute += worker_.meters.compute;
 }
 
 Task<> Abs::end_step(std::int64_t samples) {
@@ -84,17 +87,22 @@ Task<> Abs::end_step(std::int64_t samples) {
     co_return;
   }
   gather(samples);
-  const bool wait = samples == 0 || batch_.micro_batches >= options_.max_micro_batches;
-  if (round_.posted() && !round_.arrived() && !wait) co_return;
-  co_await end_round();
+  const bool full = samples == 0 || batch_.micro_batches >= options_.max_micro_batches;
+  if (full || !goes_on()) co_await end_round();
+}
+
+// Whether another micro-batch belongs to this round.
+bool Abs::goes_on() const {
+  if (round_.posted()) return !round_.arrived();
+  return !delay_.on() && !warming_up() && delay_.one_more(batch_.micro_batches, batch_.compute);
 }
 
 // What was gathered goes out. Who looks ahead keeps its own part of it until then.
-void Abs::send_batch(bool settling) {
+void Abs::send_batch(bool settling, bool delayed) {
   std::swap(sum_, gathered_);
   const bool uses_own = options_.lookahead == Options::Lookahead::own ||
                         options_.lookahead == Options::Lookahead::share;
-  if (uses_own && !settling)
+  if (uses_own && delayed)
     copy(gathered_, sum_);
   else
     fill(gathered_, 0);
@@ -102,10 +110,15 @@ void Abs::send_batch(bool settling) {
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
   const bool carries = sent_.samples > 0 || !settling;
+  Duration micro_batch{};
+  if (sent_.micro_batches > 0 && !settling) micro_batch = sent_.compute / sent_.micro_batches;
   round_.post({.samples = sent_.samples,
                .settling = settling ? 1 : 0,
                .carries = carries ? 1 : 0,
-               .decision = decision_},
+               .decision = decision_,
+               .slowest = micro_batch,
+               .waited = std::exchange(waited_, Duration{}),
+               .travel = round_.travelled()},
               {sum_});
 }
 
@@ -113,16 +126,19 @@ Task<> Abs::end_round() {
   std::optional<RoundNotes> sum;
   if (round_.posted()) sum = co_await take_round();
   const std::int64_t age = rounds_ - sent_.round;
-  send_batch();
+  const bool later = delayed();
+  send_batch(false, later);
   // What was sent leaves before the update.
   co_await worker_.loop().yield();
   look_back();
   if (sum) co_await apply(*sum, age);
-  if (worker_.progress.steps < options_.warmup_rounds) {
-    fill(gathered_, 0);
-    co_await catch_up(0);
-  } else {
+  if (later) {
     co_await look_ahead();
+  } else {
+    const Time begin = worker_.loop().now();
+    const RoundNotes own = co_await take_round();
+    waited_ = worker_.loop().now() - begin;
+    co_await apply(own, sum ? 1 : 0);
   }
 }
 
@@ -179,6 +195,8 @@ Task<RoundNotes> Abs::take_round() {
         "before_update(), set_learning_rate(), a scheduler or freeze() did not decide the same on "
         "all workers, so their models are no longer equal. Decide by what before_update() is "
         "shown, or by steps() and samples()");
+  if (sum.settling == 0)
+    delay_.heard({.slowest = sum.slowest, .waited = sum.waited, .travel = sum.travel});
   // Some post the next round before they apply this one, some after: what all of them can tell is
   // what came of the one before.
   decision_ = worker_.decision;
@@ -233,8 +251,8 @@ Task<> Abs::flush() {
   if (worker_.size() == 1) co_return;
   if (in_step_) refuse_flush_within_step();
   for (bool all_here = false; !all_here;) {
-    if (!round_.posted()) send_batch(true);
-    const RoundNotes sum = co_await catch_up(1);
+    if (!round_.posted()) send_batch(true, false);
+    const RoundNotes sum = co_await catch_up(delayed() ? 1 : 0);
     all_here = sum.settling == worker_.size();
     if (sum.carries == 0) --rounds_;  // nothing went round
   }

@@ -13,12 +13,16 @@
 // gradients are applied: p = a step of the optimizer from w_k with its own part of the round that
 // is on its way, which changes no state. Then the arena's parameters are p, each worker's own, and
 // w is in a plane beside them.
+//
+// Without a delay, where that costs little (delay.h), workers wait for the sum of a round and apply
+// it at once: w_{k+1} = w_k − rate · G_k / n_k.
 #pragma once
 
 #include <map>
 #include <optional>
 
 #include "optimize/preview.h"
+#include "strategy/delay.h"
 #include "strategy/histogram.h"
 #include "strategy/option_reader.h"
 #include "strategy/round.h"
@@ -39,6 +43,7 @@ class Abs final : public Strategy {
     // alone; as much as the worker's share of a round; all of it.
     enum class Lookahead : std::uint8_t { none, momentum, share, own };
     Lookahead lookahead = Lookahead::own;
+    Delay::Kind delay = Delay::Kind::always;
 
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
@@ -70,11 +75,15 @@ class Abs final : public Strategy {
   struct Batch {
     std::int64_t samples = 0;
     std::int64_t micro_batches = 0;
+    Duration compute{};      // what they took
     std::int64_t round = 0;  // in which it was computed
   };
 
   void gather(std::int64_t samples);
-  void send_batch(bool settling = false);
+  bool goes_on() const;
+  bool warming_up() const { return worker_.progress.steps < options_.warmup_rounds; }
+  bool delayed() const { return delay_.on() && !warming_up(); }
+  void send_batch(bool settling, bool delayed);
   Task<> end_round();
   Task<RoundNotes> take_round();
   Task<RoundNotes> catch_up(std::int64_t age);
@@ -94,6 +103,8 @@ class Abs final : public Strategy {
   bool ahead_ = false;
   Preview preview_;
   Round round_;
+  Delay delay_;
+  Duration waited_{};          // for the last round that was without a delay
   std::int64_t decision_ = 0;  // see Worker: of the update before that of the last round taken
   bool in_step_ = false;       // gradients of a micro-batch come that is not counted yet
   Batch batch_, sent_;

@@ -1,5 +1,6 @@
 #include "strategy/round.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -24,6 +25,9 @@ void Round::merge(std::span<std::byte> into, std::span<const std::byte> from) {
   a.disagree |= b.disagree | (a.decision != b.decision ? 1 : 0);
   a.figure = std::bit_cast<std::uint64_t>(std::bit_cast<double>(a.figure) +
                                           std::bit_cast<double>(b.figure));
+  a.slowest_ns = std::max(a.slowest_ns, b.slowest_ns);
+  a.waited_ns += b.waited_ns;
+  a.travel_ns = std::min(a.travel_ns, b.travel_ns);
   pack(into, a);
 }
 
@@ -33,7 +37,10 @@ RoundNotes Round::read() const {
           .settling = notes_.settling,
           .carries = notes_.carries,
           .decision = notes_.decision,
-          .disagree = notes_.disagree != 0};
+          .disagree = notes_.disagree != 0,
+          .slowest = Duration(notes_.slowest_ns),
+          .waited = Duration(notes_.waited_ns),
+          .travel = Duration(notes_.travel_ns)};
 }
 
 void Round::post(const RoundNotes& own, const std::vector<Span>& values) {
@@ -44,7 +51,10 @@ void Round::post(const RoundNotes& own, const std::vector<Span>& values) {
             worker_.wants_to_stop ? 1 : 0,
             own.decision,
             own.disagree ? 1 : 0,
-            std::bit_cast<std::uint64_t>(own.figure)};
+            std::bit_cast<std::uint64_t>(own.figure),
+            own.slowest.count(),
+            own.waited.count(),
+            own.travel.count()};
   sending_ = ScopedJob(worker_.loop().spawn(send(own.carries > 0, values)));
 }
 
@@ -67,6 +77,7 @@ Task<> Round::send(bool carries, std::vector<Span> values) {
   co_await all_of(worker_.loop(), std::move(all));
   if (!carries && read().carries > 0) co_await all_of(worker_.loop(), sums(values));
   co_await worker_.complete();  // who asks whether it has arrived wants to use it at once
+  travelled_ = worker_.loop().now() - begin;
   worker_.trace().span(Lane::all_reduce, "round", begin, worker_.loop().now());
 }
 

@@ -18,6 +18,11 @@ struct RoundNotes {
   std::int64_t carries = 1;   // 0 from a worker that has nothing new for the others
   std::int64_t decision = 0;  // what Worker::prepare() decided last
   bool disagree = false;      // not all decided the same
+
+  // How long rounds take, where the strategy wants to know.
+  Duration slowest{};                 // the longest of all
+  Duration waited{};                  // added up
+  Duration travel = Duration::max();  // the shortest of all
 };
 
 // One at a time. All workers post the same rounds in the same order. The values of a round to which
@@ -38,6 +43,9 @@ class Round {
   // Whether a posted round has ended, well or not.
   bool arrived() const { return sending_->done(); }
 
+  // How long the round that was taken last was on its way, for this worker.
+  Duration travelled() const { return travelled_; }
+
   // Waits for the posted round and returns everybody's notes added up. Learns whether somebody
   // wants to stop. Throws IoError if the round failed.
   Task<RoundNotes> take();
@@ -47,6 +55,7 @@ class Round {
   struct Record {
     std::int64_t samples, settling, carries, stop, decision, disagree;
     std::uint64_t figure;  // the bits of a double
+    std::int64_t slowest_ns, waited_ns, travel_ns;
   };
   static void merge(std::span<std::byte> into, std::span<const std::byte> from);
 
@@ -58,6 +67,7 @@ class Round {
   std::vector<Span> values_;
   Channel values_channel_, notes_channel_;
   Record notes_{};
+  Duration travelled_{};
   ScopedJob sending_;
 };
 

@@ -137,15 +137,17 @@ class AbsOn : public LocalStepsOn {};
 
 TEST_P(AbsOn, WaitForOthersWhenTheyHaveNoData) {
   run_all_ok([](Fabric& fabric) -> Task<> {
-    Runner runner(fabric, "abs", {});
-    const std::int64_t budget = kBatch * 3 * fabric.size() * (fabric.size() + 1) / 2;
-    int left = 3 * (fabric.rank() + 1);
-    for (int i = 0; runner.worker.progress.samples < budget; ++i, --left) {
-      if (i > 200) throw Error("spins");
-      co_await runner.step(left > 0 ? kBatch : 0);
+    for (const char* delay : {"1", "0", "auto"}) {
+      Runner runner(fabric, "abs", {{"delay", delay}});
+      const std::int64_t budget = kBatch * 3 * fabric.size() * (fabric.size() + 1) / 2;
+      int left = 3 * (fabric.rank() + 1);
+      for (int i = 0; runner.worker.progress.samples < budget; ++i, --left) {
+        if (i > 200) throw Error("spins");
+        co_await runner.step(left > 0 ? kBatch : 0);
+      }
+      co_await runner.strategy->flush();
+      co_await expect_settled(runner, fabric, budget);
     }
-    co_await runner.strategy->flush();
-    co_await expect_settled(runner, fabric, budget);
   });
 }
 

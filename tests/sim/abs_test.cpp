@@ -62,6 +62,7 @@ class Serial {
     for (std::size_t r = 1; r < replicas_.size(); ++r)
       std::copy(arena().parameters().host().begin(), arena().parameters().host().end(),
                 replicas_[r]->arena().parameters().host().data());
+    sum_.clear();
   }
 
  private:
@@ -282,6 +283,88 @@ TEST(Abs, WaitsWhenAWorkerHasAsManyMicroBatchesAsAllowed) {
     EXPECT_FALSE(worker.strategy["micro_batches_per_round"].contains("4"));
     EXPECT_GT(worker.figures.exposed, report.time / 2);
   }
+}
+
+// Without a delay a worker computes as long as the slowest does, and the sum is applied at once.
+TEST(AbsDelay, NoneHasTheBitsOfTheSerialRecursion) {
+  for (const auto& options : {SgdOptions{}, SgdOptions{0.9, 0.01, false}}) {
+    Scenario scenario = abs_scenario(4, network_for(0.5), 20 * 8 * kBatch);
+    scenario.speeds = {1, 1, 2, 4};
+    scenario.strategy_settings = {{"delay", "0"}};
+    scenario.learning_rate = LearningRate(0.05, Schedule{});
+    scenario.optimizer = sgd(options);
+    Kept kept(quadratic(4));
+    const Report report = simulate(scenario, &kept);
+    ASSERT_TRUE(report.completed());
+    const auto twin = quadratic(4);
+    Serial serial(*twin, 4, options, 0.05);
+    // Nobody knows in the first round how long the slowest takes.
+    const Json& sizes = report.workers[0].strategy["round_samples"];
+    ASSERT_EQ(sizes.size(), 2u) << sizes;
+    serial.round({1, 1, 1, 1});
+    serial.apply();
+    for (int k = 0; k < sizes.at(std::to_string(8 * kBatch)).get<int>(); ++k) {
+      serial.round({1, 1, 2, 4});
+      serial.apply();
+    }
+    EXPECT_EQ(report.workers[0].strategy["staleness"].size(), 1u);
+    EXPECT_TRUE(report.workers[0].strategy["staleness"].contains("0"));
+    EXPECT_EQ(report.observations.back().consensus, 0);
+    EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().host().begin(),
+                                            serial.arena().parameters().host().end()));
+  }
+}
+
+// What part of the updates was one round old, and how much of the workers' time was used.
+std::pair<double, double> delayed_and_used(const Network& network, double jitter,
+                                           const std::vector<double>& speeds = {1, 1, 2, 4}) {
+  Scenario scenario = abs_scenario(4, network, 600 * 8 * kBatch);
+  scenario.speeds = speeds;
+  scenario.jitter = jitter;
+  scenario.strategy_settings = {{"delay", "auto"}};
+  const Report report = simulate(scenario, nullptr);
+  EXPECT_TRUE(report.completed());
+  const Json& ages = report.workers[0].strategy["staleness"];
+  for (const WorkerReport& each : report.workers) EXPECT_EQ(each.strategy["staleness"], ages);
+  const double late = ages.value("1", 0), all = late + ages.value("0", 0);
+  return {late / all, utilisation(scenario, report)};
+}
+
+TEST(AbsDelay, AutoGoesWithoutWhereNobodyWaitsMuch) {
+  const auto [late, used] = delayed_and_used(free_network(), 0);
+  EXPECT_EQ(late, 0);
+  EXPECT_GE(used, 0.96);
+  EXPECT_EQ(delayed_and_used(network_for(0.02), 0).first, 0);
+}
+
+TEST(AbsDelay, AutoHidesWhatIsWorthHiding) {
+  for (const double c : {0.2, 1.0}) {
+    const auto [late, used] = delayed_and_used(network_for(c), 0);
+    EXPECT_GE(late, 0.9) << "c = " << c;
+    EXPECT_GE(used, 0.95) << "c = " << c;
+  }
+  // Sums that come at once, and workers that would wait for each other all the same.
+  for (const auto& [jitter, speeds] :
+       {std::pair{0.2, std::vector<double>{1, 1, 2, 4}}, {0.0, {1, 1.6, 1.6, 1.6}}}) {
+    const auto [late, used] = delayed_and_used(free_network(), jitter, speeds);
+    EXPECT_GE(late, 0.85) << "jitter " << jitter;
+    EXPECT_GE(used, 0.95) << "jitter " << jitter;
+  }
+}
+
+// Speeds that change turn the delay on and off: all workers do so after the same round.
+TEST(AbsDelay, AutoTurnsOnAllWorkersAtOnce) {
+  Scenario scenario = abs_scenario(4, plain_network(1e9, 10us), 3000 * 4 * kBatch);
+  scenario.slowdowns = {.every = 4s, .lasting = 2s, .factor = 3};
+  scenario.strategy_settings = {{"delay", "auto"}};
+  const auto objective = quadratic(4);
+  const Report report = simulate(scenario, objective.get());
+  ASSERT_TRUE(report.completed());
+  EXPECT_EQ(report.observations.back().consensus, 0);
+  const Json& ages = report.workers[0].strategy["staleness"];
+  EXPECT_GT(ages.value("0", 0), 20) << ages;
+  EXPECT_GT(ages.value("1", 0), 20) << ages;
+  for (const WorkerReport& each : report.workers) EXPECT_EQ(each.strategy["staleness"], ages);
 }
 
 // Without delay a round is a step of synchronous SGD, and stable twice as far.

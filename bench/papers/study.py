@@ -1,0 +1,132 @@
+"""What the scripts of this folder share: runs that are kept, tables, and their places in docs/papers.md.
+
+A run is one `skein simulate`. Its figures are kept in out/papers/STUDY.json under its command, so a study that was ended goes
+on where it was, and every figure of a table can be had again by its command.
+"""
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import tempfile
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join(ROOT, "docs/papers.md")
+KEPT = ("samples", "seconds", "accuracy", "loss", "samples_per_second", "utilisation", "wall_seconds", "curve", "bytes_sent")
+# What is trained. `small` is for two cores, `full` for a GPU and CIFAR-10.
+SCALES = {
+    "small": ["--model", "cnn", "--set", "model.width=4", "--data", "glyphs", "--set", "data.train=4000", "--set", "data.test=2000"],
+    "full": ["--model", "resnet18", "--device", "cuda", "--tf32", "on"],
+}
+
+
+class Study:
+    def __init__(self, name, about, sizes):
+        """`sizes`: {scale: whatever the script needs to know}."""
+        parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("skein", nargs="?", default=os.path.join(ROOT, "build/skein"))
+        parser.add_argument("--scale", choices=sizes, default="small")
+        parser.add_argument("--data", help="of the scale full: cifar10:DIR")
+        parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+        parser.add_argument("--seeds", type=int, default=2)
+        parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many: what is known is printed")
+        parser.add_argument("--out", default=os.path.join(ROOT, "out/papers"))
+        parser.add_argument("--write-only", action="store_true", help="run nothing: tables and pictures of what is known")
+        self.options = parser.parse_args()
+        if self.options.scale == "full" and not self.options.data:
+            parser.error("--scale full needs --data cifar10:DIR")
+        self.name, self.size = f"{name}-{self.options.scale}", sizes[self.options.scale]
+        self.model = SCALES[self.options.scale] + (["--data", self.options.data] if self.options.data else [])
+        self.seeds = range(1, self.options.seeds + 1)
+        os.makedirs(self.options.out, exist_ok=True)
+        self.path = os.path.join(self.options.out, f"{self.name}.json")
+        self.known, self.lock, self.began = {}, threading.Lock(), os.times().elapsed
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                self.known = json.load(file)
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.options.jobs)
+
+    def run(self, *arguments):
+        """The figures of `skein simulate ARGUMENTS`; None where there is no time for it. Diverged: accuracy 0 and no time."""
+        words = ["simulate", *map(str, arguments)]
+        key = shlex.join(words)
+        if key in self.known:
+            return self.known[key]
+        if self.options.write_only or os.times().elapsed - self.began > 60 * self.options.minutes:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "out.json")
+            done = subprocess.run([self.options.skein, *words, "--quiet", "--json", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if not os.path.exists(out):
+                if "the loss is" not in done.stderr:
+                    raise RuntimeError(f"skein {key}: {done.stderr}")
+                figures = {"accuracy": 0, "loss": math.inf, "diverged": True}
+            else:
+                with open(out) as file:
+                    result = json.load(file)
+                figures = {each: result.get(each) for each in KEPT}
+                distances = [each["value"] for each in result.get("consensus") or []]
+                figures["distance"] = distances[-1] if distances else 0
+        with self.lock:
+            self.known[key] = figures
+            with open(self.path + ".tmp", "w") as file:
+                json.dump(self.known, file, indent=1)
+            os.replace(self.path + ".tmp", self.path)
+        return figures
+
+    def start(self, *arguments):
+        return self.pool.submit(self.run, *arguments)
+
+    def write(self, lines, picture=None):
+        """Prints the lines, and puts them into the page where it has this study."""
+        text = "\n".join(lines)
+        print(text, flush=True)
+        if picture:
+            with open(os.path.join(ROOT, "docs/images", f"papers-{self.name}.svg"), "w") as file:
+                file.write(picture)
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read()
+        begin, end = f"<!-- study {self.name} -->", "<!-- end -->"
+        pattern = re.compile(re.escape(begin) + r"\n.*?" + re.escape(end), re.S)
+        if not pattern.search(page):
+            print(f"({PAGE} has no place for {self.name})")
+            return
+        image = f"\n\n![{self.name}](images/papers-{self.name}.svg)" if picture else ""
+        page = pattern.sub(lambda _: f"{begin}\n{text}{image}\n{end}", page)
+        with open(PAGE + ".tmp", "w", encoding="utf-8") as file:
+            file.write(page)
+        os.replace(PAGE + ".tmp", PAGE)
+
+    def cost(self):
+        wall = sum(each.get("wall_seconds") or 0 for each in self.known.values())
+        return f"{len(self.known)} runs, {wall / 60:.0f} minutes of one process each."
+
+
+def table(head, rows):
+    return ["| " + " | ".join(map(str, head)) + " |", "|" + "---|" * len(head), *("| " + " | ".join(map(str, row)) + " |" for row in rows)]
+
+
+def time_to(figures, target):
+    """Seconds until the accuracy was there, between two looks at the model; infinite where it was not reached."""
+    before = None
+    for look in (figures or {}).get("curve") or []:
+        if look["accuracy"] >= target:
+            if before is None or look["accuracy"] == before["accuracy"]:
+                return look["seconds"]
+            part = (target - before["accuracy"]) / (look["accuracy"] - before["accuracy"])
+            return before["seconds"] + part * (look["seconds"] - before["seconds"])
+        before = look
+    return math.inf
+
+
+def seconds_text(value):
+    return "never" if math.isinf(value) else f"{value:.1f}"
+
+
+def median(values):
+    return statistics.median(values)
