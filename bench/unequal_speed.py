@@ -3,7 +3,7 @@
 
 Real processes with emulated computation (40 ms for a micro-batch at speed 1) and an emulated link on which an all-reduce of the
 model takes c micro-batches of the slowest worker; with and without 20 % jitter. The rows of one block are taken one after the
-other. Budget of those that never wait (abs, lasgd): at least 95 %.
+other. Budget of those that never wait (abs, lasgd): at least 97 %.
 
 usage: bench/unequal_speed.py [build/skein] [--seconds S] [--json FILE]
 """
@@ -17,7 +17,7 @@ SPEEDS = [1, 1, 2, 4]
 BATCH = 16
 STEP = 0.040
 SUMMED = sum(SPEEDS) * BATCH / STEP
-BUDGET = 0.95
+BUDGET = 0.97
 NEVER_WAIT = ("abs", "lasgd")
 # name, strategy, its options
 METHODS = [

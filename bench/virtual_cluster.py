@@ -11,6 +11,7 @@ import tempfile
 
 # 64 RTX 2080 Ti, 16 hosts of 4, 10 GbE, ms per iteration.
 PUBLISHED = {"resnet50": 313.7, "densenet201": 482.6, "inceptionv4": 605.7, "bert-base": 951.9, "bert-large": 2493.6}
+BUDGET = 5e6  # events per second
 
 
 def simulate(skein, *arguments):
@@ -30,12 +31,14 @@ def speed(skein, large):
     cases = [(64, "resnet50", "none", 3), (64, "resnet50", "auto", 10), (256, "resnet50", "auto", 3), (1024, "resnet50", "auto", 2)]
     if large:
         cases += [(1024, "resnet50", "none", 1), (4096, "resnet50", "auto", 1)]
+    slowest = float("inf")
     for workers, profile, fusion, iterations in cases:
         result, memory = simulate(skein, "--workers", str(workers), "--gpus-per-host", "4", "--profile", profile,
                                   "--set", f"strategy.fusion={fusion}", "--iterations", str(iterations))
         print(f"{workers:>8}{profile:>13}{fusion:>8}{iterations:>12}{result['events'] / 1e6:>9.1f}M"
               f"{result['events_per_second'] / 1e6:>12.1f}{result['wall_seconds']:>9.1f}{memory:>7.0f}", flush=True)
-    print("budget >= 1 M events/s\n")
+        slowest = min(slowest, result["events_per_second"])
+    print(f"virtual cluster, the slowest of these: budget >= {BUDGET / 1e6:.0f} M events/s: {slowest / 1e6:.1f} M {'ok' if slowest >= BUDGET else 'MISSED'}\n")
 
 
 def published(skein):
