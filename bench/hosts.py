@@ -18,6 +18,9 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ON_HOSTS = os.path.join(HERE, "../tests/hosts/on_hosts.sh")
 SIZES = {"25MB": (25_000_000, 20), "4KB": (4096, 300)}  # bytes, rounds
+GAIN, NO_LOSS = 1.3, 1.0  # dear over DDP: where its bound allows so much, and everywhere
+LINK_SHARE = 0.95  # of 1 Gb/s, 25 MB over tcp with TLS
+OVER_GLOO = 1.5  # the same without a limit on the link
 SHORT, LONG = 5, 35  # rounds of 25 MB whose difference in processor time counts
 MODELS = {
     "resnet18": (["--model", "resnet18"], 8, 25, 11_173_962),
@@ -154,6 +157,27 @@ def table(title, times, reference):
         print(f"  {name:<34}{time:>10.3f} ms{ratio}   ({', '.join(f'{each:.3f}' for each in times[name])})", flush=True)
 
 
+def verdict(what, wanted, got, unit):
+    print(f"{what}: budget >= {wanted:.2f}{unit}: {got:.2f}{unit} {'ok' if got >= wanted else 'MISSED'}", flush=True)
+
+
+def judge(times, rate):
+    """A line for each budget of which both sides were measured; trainings were at `rate`."""
+    best = {title: {name: min(each) for name, each in runs.items() if each} for title, runs in times.items()}
+    print()
+    for model in MODELS:
+        runs = best.get(model, {})
+        if "DDP" in runs and "skein dear" in runs:
+            allowed = runs["DDP"] / runs["bound of dear"]
+            verdict(f"{model} at {rate}, dear over DDP (its bound allows {allowed:.2f} x)", GAIN if allowed >= GAIN else NO_LOSS, runs["DDP"] / runs["skein dear"], " x")
+    at_1gbit, unlimited = best.get("25MB, 1gbit", {}), best.get("25MB, none", {})
+    if "skein, TLS" in at_1gbit:
+        ideal_ms = SIZES["25MB"][0] / 125e6 * 1e3  # each of two ranks sends half of the vector twice
+        verdict("tcp with TLS, reduce-scatter + all-gather of 25 MB, part of a link of 1 Gb/s", LINK_SHARE, ideal_ms / at_1gbit["skein, TLS"], "")
+    if "skein, TLS" in unlimited and "Gloo" in unlimited:
+        verdict("tcp with TLS, reduce-scatter + all-gather of 25 MB without a limit, over Gloo", OVER_GLOO, unlimited["Gloo"] / unlimited["skein, TLS"], " x")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("skein")
@@ -194,6 +218,7 @@ def main():
             print("\nprocessor time for each byte on the wire, both hosts together")
         for name, each in costs.items():
             print(f"  {name:<34}{min(each):>10.2f} ns   ({', '.join(f'{one:.2f}' for one in each)})", flush=True)
+        judge(times, options.train_rate)
         if options.json:
             with open(options.json, "w") as file:
                 json.dump({"ms": times, "ns_of_a_byte": costs, "train_rate": options.train_rate, "commands": bench.commands}, file, indent=1)
