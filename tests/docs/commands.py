@@ -10,6 +10,8 @@ project's files and `build/skein` are where a reader has them. `make TARGET` is 
     <!-- test: add OPTIONS -->        each `skein train` of the block gets these too: to be shorter
     <!-- test: replace OLD by NEW --> in the block's text
 
+A command with a `$` before it, in a block that is not marked, would never run: that is an error.
+
 Messages are what stands in the first column of the tables of docs/troubleshooting.md between backquotes; each must be in the program, `…` standing for anything.
 """
 import glob
@@ -20,6 +22,7 @@ import sys
 import tempfile
 
 LIMIT_S = 120
+ANY_BLOCK = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```", re.M | re.S)
 BLOCK = re.compile(r"^(?P<indent> *)```sh\n(?P<text>.*?)^ *```", re.M | re.S)
 NOTE = re.compile(r"<!-- test: (.*?) -->")
 
@@ -90,7 +93,7 @@ def run_page(page, skein, source):
     with open(os.path.join(source, page), encoding="utf-8") as file:
         text = file.read()
     blocks = [Block(page, match, text) for match in BLOCK.finditer(text)]
-    ran, skipped, wrong = 0, 0, []
+    ran, skipped, wrong = 0, 0, unmarked_commands(page, text)
     with tempfile.TemporaryDirectory(prefix="skein-docs-") as folder:
         if blocks:
             place(folder, skein, source)
@@ -106,6 +109,12 @@ def run_page(page, skein, source):
             if failure:
                 wrong.append(f"{where}: {failure}\n--- the block\n{block.text}")
     return ran, skipped, wrong
+
+
+def unmarked_commands(page, text):
+    """Commands that look like ones of a shell and stand in a block that nobody runs."""
+    return [f"{page}:{text.count(chr(10), 0, block.start('text') + line.start()) + 1}: '{line[0]}' never runs: put the command in a block marked sh"
+            for block in ANY_BLOCK.finditer(text) if block["kind"].strip() != "sh" for line in re.finditer(r"^ *\$ .*", block["text"], re.M)]
 
 
 def program_text(source):
