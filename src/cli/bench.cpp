@@ -20,7 +20,7 @@
 namespace skein {
 namespace {
 
-constexpr double kMemcpyBudget = 1.5, kLinkBudget = 1.05;
+constexpr double kMemcpyBudget = 1.25, kLinkBudget = 1.05;
 
 std::size_t read_size(const std::string& text) {
   constexpr std::size_t kMost = std::size_t{1} << 36;
