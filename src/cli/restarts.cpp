@@ -13,6 +13,7 @@
 #include "keep/run_folder.h"
 #include "launch/restart_judge.h"
 #include "launch/signals.h"
+#include "observe/json_text.h"
 #include "skein/error.h"
 #include "train/train.h"
 
@@ -102,7 +103,7 @@ class Restarts {
 
   void tell(LaunchOptions& launch) {
     list_.back()["workers"] = launch.workers;
-    launch.extra_env[kVariable] = Json{{"batch_workers", options_.workers}, {"list", list_}}.dump();
+    launch.extra_env[kVariable] = text_of({{"batch_workers", options_.workers}, {"list", list_}});
   }
 
   bool leave_out(LaunchOptions& launch, const HostError& error) const {

@@ -14,6 +14,7 @@
 #include "fabric/fabric.h"
 #include "keep/checkpoint_files.h"
 #include "keep/run_folder.h"
+#include "observe/json_text.h"
 #include "page/address.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
@@ -154,7 +155,7 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   nlohmann::json config = options_.config();
   config["lr"] = job_.learning_rate;
   config["workers"] = placement ? placement->size : job_.workers;
-  job_.config_json = config.dump();
+  job_.config_json = text_of(config);
   if (!placement) network_.check_start(job_.workers);
   fit_to(placement ? placement->size : job_.workers, placement ? placement->launcher : "");
   return job_;

@@ -96,7 +96,9 @@ FileDescriptor take_folder(const fs::path& out, const RunRecord& run) {
             {"version", run.version},
             {"config", Json::parse(run.config)}};
   if (!run.resumed_from.empty()) json["resumed_from"] = run.resumed_from;
-  write_whole(out / kRun, json.dump(2) + "\n");
+  // Paths may hold any bytes.
+  write_whole(out / kRun,
+              json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
   FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
   if (file.valid()) ::flock(file.get(), LOCK_EX | LOCK_NB);  // what cannot be locked is not
   return file;

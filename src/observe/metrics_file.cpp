@@ -5,8 +5,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "observe/json_text.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -24,7 +24,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path)
 
 void MetricsFile::write(const nlohmann::json& line) {
   if (!file_.valid()) return;
-  const std::string text = line.dump() + "\n";
+  const std::string text = text_of(line) + "\n";
   const ssize_t written = ::write(file_.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
   throw Error(fmt::format("cannot write {}: {}", path_.string(),

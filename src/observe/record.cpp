@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "observe/json_text.h"
 #include "observe/metrics_file.h"
 #include "skein/error.h"
 #include "skein/metrics_file.h"
@@ -21,7 +22,7 @@ std::string Record::json() const {
   put("exposed_comm_ms", exposed_comm_ms);
   put("learning_rate", learning_rate);
   put("consensus_distance", consensus);
-  return line.dump();
+  return text_of(line);
 }
 
 class MetricsWriter::Impl {

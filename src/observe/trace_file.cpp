@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/atomic_file.h"
+#include "observe/json_text.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -33,7 +34,7 @@ double microseconds(Time time) {
 class Lines {
  public:
   explicit Lines(const std::filesystem::path& path) : file_(path) {}
-  void add_event(const Json& event) { add(event.dump()); }
+  void add_event(const Json& event) { add(text_of(event)); }
   void add(const std::string& line) {
     text_ += line;
     text_ += '\n';
@@ -145,7 +146,7 @@ void TraceRecorder::join_parts(const std::filesystem::path& path, int size) {
       Json event = Json::parse(line);
       if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - *earliest;
       out.add(
-          (std::exchange(first, false) ? std::string() : std::string(",")).append(event.dump()));
+          (std::exchange(first, false) ? std::string() : std::string(",")).append(text_of(event)));
     }
   out.add(fmt::format("],\"otherData\":{{\"dropped_events\":{}}}}}", dropped));
   out.commit();
