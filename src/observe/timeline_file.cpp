@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "observe/json_text.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -132,9 +133,24 @@ void TimelineWriter::span(Lane lane, std::string_view, Time begin, Time end) {
 
 void TimelineWriter::add(Lane lane, Time begin, Time end) {
   if (const int sum = sum_of(lane); sum >= 0) sums_[static_cast<std::size_t>(sum)] += end - begin;
+  if (lane == Lane::device_compute || lane == Lane::device_sums) {
+    has_device_ = true;
+    device_spans_.emplace_back(begin, end);
+    if (device_spans_.size() >= kMostSpansAtOnce) count_device_spans();
+  }
   if (events_.size() < kMostSpansAtOnce)
     events_.push_back(
         {static_cast<std::int32_t>(lane), since_start(begin), microseconds(end - begin)});
+}
+
+// Computing and sums are on two streams, which may be busy at once.
+void TimelineWriter::count_device_spans() {
+  std::sort(device_spans_.begin(), device_spans_.end());
+  for (const auto& [begin, end] : device_spans_) {
+    device_busy_ += std::max(end - std::max(begin, device_counted_), Duration{});
+    device_counted_ = std::max(device_counted_, end);
+  }
+  device_spans_.clear();
 }
 
 void TimelineWriter::step_done(std::int64_t step, Time at) {
@@ -179,16 +195,21 @@ void TimelineWriter::write_spans(const std::vector<Event>& events) {
 
 void TimelineWriter::write_usage(Time now) {
   std::array<Duration, kSums> sums{};
+  Duration busy{};
+  bool has_device = false;
   {
     const std::lock_guard lock(mutex_);
     std::swap(sums, sums_);
+    count_device_spans();
+    std::swap(busy, device_busy_);
+    has_device = has_device_;
   }
   usage_at_ = now;
   std::string line = fmt::format("{{\"usage\":[{}", since_start(now));
   for (const Duration sum : sums)
     fmt::format_to(std::back_inserter(line), ",{}", microseconds(sum));
-  fmt::format_to(std::back_inserter(line), ",{},{}]}}\n", resident_bytes(),
-                 device_bytes_ ? device_bytes_() : -1);
+  fmt::format_to(std::back_inserter(line), ",{},{},{}]}}\n", resident_bytes(),
+                 device_bytes_ ? device_bytes_() : -1, has_device ? microseconds(busy) : -1);
   append(usage_, line);
   usage_bytes_ += line.size();
   if (usage_bytes_ < usage_limit_) return;
@@ -214,7 +235,8 @@ void TimelineWriter::open_spans() {
 std::string TimelineWriter::start_line() const {
   const nlohmann::json start{
       {"start", {{"rank", rank_}, {"host", host_name()}, {"unix_us", start_.unix_us}}}};
-  return fmt::format("\n{}\n", start.dump());  // an earlier worker may have left a line unfinished
+  // An earlier worker may have left a line unfinished.
+  return fmt::format("\n{}\n", text_of(start));
 }
 
 std::int64_t TimelineWriter::since_start(Time time) const {

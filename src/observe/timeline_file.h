@@ -7,7 +7,8 @@
 // Lines are {"start": {rank, host, unix_us}} when a worker begins, {"spans": [[lane, begin,
 // duration], …]} in microseconds since that start, {"steps": [[step, end], …]}, and in .usage
 // {"usage": [end, forward, backward, update, waiting, communication, resident_bytes,
-// device_bytes]}, microseconds again; device_bytes is -1 where no device is known.
+// device_bytes, device_busy]}, microseconds again. The last two are -1 where no device is known;
+// device_busy is when the device had computing or sums to do, each microsecond counted once.
 #pragma once
 
 #include <array>
@@ -53,6 +54,7 @@ class TimelineWriter final : public Trace {
   static constexpr std::size_t kSums = 5;  // of lanes, as in a line of usage
 
   void add(Lane lane, Time begin, Time end);
+  void count_device_spans();
   void work();
   void write_spans(const std::vector<Event>& events);
   void write_usage(Time now);
@@ -83,6 +85,10 @@ class TimelineWriter final : public Trace {
   std::vector<Event> events_;
   std::vector<std::pair<Time, Time>> updates_;  // since the last wait
   std::array<Duration, kSums> sums_{};
+  std::vector<std::pair<Time, Time>> device_spans_;  // which device_busy_ does not have yet
+  Time device_counted_{};                            // up to here it has all
+  Duration device_busy_{};                           // since the last line of usage
+  bool has_device_ = false;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -49,7 +49,8 @@ class Exposition {
 
 std::string WatchedRun::prometheus() const {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  const auto& start = starts_.empty() ? nlohmann::json::object() : starts_.back();
+  const auto start = starts_.empty() ? nlohmann::json::object() : starts_.back();
+  // begin_run() has left only what has the type that is expected here.
   Exposition out(fmt::format("strategy=\"{}\"", escaped(start.value("strategy", std::string()))));
   const auto at = [](const Downsampled& series, std::size_t column) {
     return series.rows().empty() ? kUnknown : series.rows().back()[column];
@@ -83,6 +84,10 @@ std::string WatchedRun::prometheus() const {
   out.family("worker_device_memory_bytes", "gauge", "What is taken of the worker's GPU's memory.");
   for (const auto& [rank, timeline] : ranks_)
     out.sample(timeline->device_bytes(), rank_label(rank));
+  out.family("worker_device_busy_seconds_total", "counter",
+             "Time in which the worker's GPU had computing or sums of a step to do.");
+  for (const auto& [rank, timeline] : ranks_)
+    out.sample(timeline->device_seconds(), rank_label(rank));
   out.family("worker_phase_seconds_total", "counter",
              "What the worker spent its time with; communication runs beside the rest.");
   for (const auto& [rank, timeline] : ranks_)

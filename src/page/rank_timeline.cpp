@@ -24,46 +24,63 @@ std::filesystem::path file_of(const std::filesystem::path& folder, int rank, con
   return folder / "timeline" / fmt::format("rank-{}.{}", rank, suffix);
 }
 
+// Damaged lines may say anything; sums of numbers like these stay in range.
+bool whole(const Json& json) {
+  constexpr auto kMost = std::int64_t{1} << 53;
+  return json.is_number_integer() && std::abs(json.get<double>()) <= double(kMost);
+}
+
 // A list of at least `count` whole numbers.
 bool numbers(const Json& json, std::size_t count) {
-  return json.is_array() && json.size() >= count &&
-         std::all_of(json.begin(), json.end(), [](const Json& x) { return x.is_number_integer(); });
+  return json.is_array() && json.size() >= count && std::all_of(json.begin(), json.end(), whole);
 }
 
 }  // namespace
 
 RankTimeline::RankTimeline(const std::filesystem::path& folder, int rank)
     : rank_(rank),
-      old_(file_of(folder, rank, "old")),
+      old_path_(file_of(folder, rank, "old")),
+      old_(old_path_),
       spans_file_(file_of(folder, rank, "jsonl")),
       usage_file_(file_of(folder, rank, "usage")),
       usage_({Kind::last, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::most,
-              Kind::most},
+              Kind::most, Kind::sum, Kind::sum},
              kUsageRows),
       resident_bytes_(kUnknown),
-      device_bytes_(kUnknown) {
-  old_.read([this](std::string_view line) { take(line); });
-}
+      device_bytes_(kUnknown),
+      device_seconds_(kUnknown) {}
 
 void RankTimeline::refresh(std::size_t most_spans) {
-  spans_file_.read([this](std::string_view line) { take(line); });
-  usage_file_.read([this](std::string_view line) { take(line); });
+  read_spans();
+  usage_file_.read([this](std::string_view line) { take(line, usage_origin_); });
   while (spans_.size() > most_spans) spans_.pop_front();
   while (!steps_.empty() && (spans_.empty() || steps_.front().end_us < oldest_us()))
     steps_.pop_front();
 }
 
-void RankTimeline::take(std::string_view line) {
+// The writer renames a full file and begins the next, perhaps more than once since the last time.
+void RankTimeline::read_spans() {
+  const auto line = [this](std::string_view text) { take(text, spans_origin_); };
+  if (spans_file_.replaced()) {
+    spans_file_.read_rest(line);
+    if (!spans_file_.is(old_path_)) old_.read(line);
+  }
+  spans_file_.read(line);
+}
+
+void RankTimeline::take(std::string_view line, Origin& origin) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return;
   if (const auto start = json.find("start"); start != json.end() && start->is_object()) {
-    start_us_ = start->value("unix_us", std::int64_t{0});
-    host_ = start->value("host", std::string());
+    const auto unix_us = start->find("unix_us"), host = start->find("host");
+    if (unix_us == start->end() || !whole(*unix_us)) return;
+    origin = {unix_us->get<std::int64_t>(), 0};
+    host_ = host != start->end() && host->is_string() ? host->get<std::string>() : "";
   }
   if (const auto spans = json.find("spans"); spans != json.end() && spans->is_array())
     for (const Json& each : *spans) {
       if (!numbers(each, 3)) continue;
-      const std::int64_t begin = start_us_ + each[1].get<std::int64_t>();
+      const std::int64_t begin = origin.start_us + each[1].get<std::int64_t>();
       const std::int64_t duration =
           std::clamp<std::int64_t>(each[2].get<std::int64_t>(), 0, kLongest);
       spans_.push_back({begin, static_cast<std::int32_t>(duration), each[0].get<std::int32_t>()});
@@ -72,27 +89,35 @@ void RankTimeline::take(std::string_view line) {
   if (const auto steps = json.find("steps"); steps != json.end() && steps->is_array())
     for (const Json& each : *steps)
       if (numbers(each, 2))
-        steps_.push_back({each[0].get<std::int64_t>(), start_us_ + each[1].get<std::int64_t>()});
+        steps_.push_back(
+            {each[0].get<std::int64_t>(), origin.start_us + each[1].get<std::int64_t>()});
   if (const auto usage = json.find("usage"); usage != json.end() && numbers(*usage, 3 + kPhases))
-    take_usage(*usage);
+    take_usage(*usage, origin);
 }
 
-void RankTimeline::take_usage(const Json& row) {
+void RankTimeline::take_usage(const Json& row, Origin& origin) {
   Downsampled::Row values;
   values.reserve(row.size());
-  values.push_back(static_cast<double>(start_us_ + row[0].get<std::int64_t>()) * 1e-3);
+  values.push_back(static_cast<double>(origin.start_us + row[0].get<std::int64_t>()) * 1e-3);
   for (std::size_t i = 0; i < kPhases; ++i) {
     values.push_back(row[i + 1].get<double>() * 1e-3);
     total_seconds_[i] += values.back() * 1e-3;
   }
-  const auto bytes = [&](std::size_t at) {
-    const auto value = row[at].get<double>();
+  const auto known = [&](std::size_t at) {
+    const double value = at < row.size() ? row[at].get<double>() : -1;
     return value < 0 ? kUnknown : value;
   };
-  resident_bytes_ = bytes(1 + kPhases);
-  device_bytes_ = bytes(2 + kPhases);
+  resident_bytes_ = known(1 + kPhases);
+  device_bytes_ = known(2 + kPhases);
   values.push_back(resident_bytes_);
   values.push_back(device_bytes_);
+  const double since_us = static_cast<double>(row[0].get<std::int64_t>() - origin.usage_us);
+  origin.usage_us = row[0].get<std::int64_t>();
+  const double busy_us = known(3 + kPhases);  // which files of earlier versions do not have
+  values.push_back(busy_us * 1e-3);
+  values.push_back(std::isnan(busy_us) ? kUnknown : since_us * 1e-3);
+  if (!std::isnan(busy_us))
+    device_seconds_ = (std::isnan(device_seconds_) ? 0 : device_seconds_) + busy_us * 1e-6;
   usage_.add(values);
 }
 

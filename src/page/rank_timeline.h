@@ -38,8 +38,9 @@ class RankTimeline {
   // the window, in microseconds since its begin; of more than `most` spans the longest.
   nlohmann::json window(std::int64_t begin_us, std::int64_t end_us, std::size_t most) const;
 
-  // Columns: end (ms), then milliseconds of forward, backward, update, waiting, communication, and
-  // the most bytes of memory of the process and of its device (NaN: not known).
+  // Columns: end (ms), then milliseconds of forward, backward, update, waiting, communication, the
+  // most bytes of memory of the process and of its device, and the milliseconds that the device was
+  // busy, of how many (NaN: not known).
   const Downsampled& usage() const { return usage_; }
 
   static constexpr std::size_t kPhases = 5;
@@ -48,6 +49,7 @@ class RankTimeline {
   const std::array<double, kPhases>& total_seconds() const { return total_seconds_; }
   double resident_bytes() const { return resident_bytes_; }  // NaN: not known
   double device_bytes() const { return device_bytes_; }      // likewise
+  double device_seconds() const { return device_seconds_; }  // likewise
 
  private:
   struct Span {
@@ -59,19 +61,26 @@ class RankTimeline {
     std::int64_t number, end_us;
   };
 
-  void take(std::string_view line);
-  void take_usage(const nlohmann::json& row);
+  // When the worker began whose lines of a file are read, and when its last line of usage ends.
+  struct Origin {
+    std::int64_t start_us = 0, usage_us = 0;
+  };
+
+  void read_spans();
+  void take(std::string_view line, Origin& origin);
+  void take_usage(const nlohmann::json& row, Origin& origin);
 
   int rank_;
   std::string host_;
+  const std::filesystem::path old_path_;
   Tail old_, spans_file_, usage_file_;
-  std::int64_t start_us_ = 0;  // of the worker whose lines are read
+  Origin spans_origin_, usage_origin_;
   std::deque<Span> spans_;
   std::deque<Step> steps_;
   std::int64_t latest_us_ = 0;
   Downsampled usage_;
   std::array<double, kPhases> total_seconds_{};
-  double resident_bytes_, device_bytes_;
+  double resident_bytes_, device_bytes_, device_seconds_;
 };
 
 }  // namespace skein

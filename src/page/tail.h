@@ -25,6 +25,15 @@ class Tail {
   // Where the file is not there nothing happens.
   bool read(const std::function<void(std::string_view)>& line, std::size_t most = 16 << 20);
 
+  // Whether the path names a file that read() has not begun.
+  bool replaced() const { return inode_at(path_) != 0 && !is(path_); }
+
+  // Gives the rest of the file that read() has begun, whatever its name is by now.
+  void read_rest(const std::function<void(std::string_view)>& line);
+
+  // Whether that file's name is `path` now.
+  bool is(const std::filesystem::path& path) const;
+
   // Since the file was written to last; large where there is none.
   std::chrono::seconds age() const;
 
@@ -32,6 +41,9 @@ class Tail {
   std::int64_t behind() const;
 
  private:
+  static ino_t inode_at(const std::filesystem::path& path);  // 0: there is no file
+  void read_lines(const std::function<void(std::string_view)>& line, std::size_t most);
+
   std::filesystem::path path_;
   FileDescriptor file_;
   ino_t inode_ = 0;

@@ -42,6 +42,17 @@ Json rows_from(const Downsampled& series, std::size_t have) {
   return {{"stride", series.stride()}, {"from", from}, {"rows", out}};
 }
 
+// Removes the members of `object` whose type is not the one that the page expects: lines of a
+// damaged file, or of another program, may say anything.
+using IsType = bool (Json::*)() const noexcept;
+void keep_typed(Json& object, std::initializer_list<std::pair<const char*, IsType>> expected) {
+  for (const auto& [name, is_type] : expected)
+    if (const auto found = object.find(name); found != object.end() && !((*found).*is_type)())
+      object.erase(found);
+}
+
+constexpr IsType kText = &Json::is_string, kNumber = &Json::is_number, kFlag = &Json::is_boolean;
+
 void keep_newest(Json& list) {
   while (list.size() > kMostEvents) list.erase(list.begin());
 }
@@ -74,8 +85,10 @@ void WatchedRun::refresh() {
 void WatchedRun::read_events() {
   Json fresh = Json::array();
   const bool anew = events_file_.read([&](std::string_view line) {
-    if (Json event = Json::parse(line, nullptr, false); event.is_object())
-      fresh.push_back(std::move(event));
+    Json event = Json::parse(line, nullptr, false);
+    if (!event.is_object()) return;
+    keep_typed(event, {{"kind", kText}, {"text", kText}, {"unix_ms", kNumber}, {"rank", kNumber}});
+    fresh.push_back(std::move(event));
   });
   if (anew) events_ = Json::array();
   for (Json& event : fresh) events_.push_back(std::move(event));
@@ -96,6 +109,11 @@ void WatchedRun::read_small_files() {
   being_written_ = written_now(folder_);
   run_ = read_json(folder_ / "run.json");
   summary_ = read_json(folder_ / "summary.json");
+  if (!summary_.is_object()) return;
+  keep_typed(summary_, {{"finished", kFlag}, {"per_worker", &Json::is_array}});
+  if (const auto rows = summary_.find("per_worker"); rows != summary_.end())
+    if (!std::all_of(rows->begin(), rows->end(), [](const Json& row) { return row.is_object(); }))
+      summary_.erase(rows);
 }
 
 void WatchedRun::take_metrics(std::string_view text) {
@@ -129,6 +147,12 @@ void WatchedRun::begin_run(const Json& line) {
   seconds_before_ = steps_.rows().empty() ? 0 : steps_.rows().back()[2];
   starts_.push_back(line);
   starts_.back()["seconds"] = seconds_before_;
+  keep_typed(starts_.back(), {{"strategy", kText},
+                              {"device", kText},
+                              {"started", kText},
+                              {"workers", kNumber},
+                              {"samples", kNumber},
+                              {"budget", kNumber}});
   keep_newest(starts_);
 }
 
@@ -165,6 +189,7 @@ std::string WatchedRun::status() const {
 Json WatchedRun::state(const Cursor& cursor) const {
   const bool same = cursor.generation == generation_;
   const bool same_stride = same && cursor.stride == steps_.stride();
+  const bool same_pace = same && cursor.evaluation_stride == evaluations_.stride();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   Json out{{"generation", generation_},
            {"folder", folder_.string()},
@@ -176,7 +201,7 @@ Json WatchedRun::state(const Cursor& cursor) const {
            {"starts", starts_},
            {"events", events_},
            {"steps", rows_from(steps_, same_stride ? cursor.steps : 0)},
-           {"evaluations", rows_from(evaluations_, same ? cursor.evaluations : 0)},
+           {"evaluations", rows_from(evaluations_, same_pace ? cursor.evaluations : 0)},
            {"samples_per_second", recent_samples_per_second()},
            {"most_ranks", kMostRanks},
            {"ranks", Json::array()}};

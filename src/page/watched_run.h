@@ -31,6 +31,7 @@ class WatchedRun {
   struct Cursor {
     std::int64_t generation = -1, stride = 0;  // of the steps
     std::size_t steps = 0, evaluations = 0;    // rows
+    std::int64_t evaluation_stride = 0;
   };
 
   // What is to be shown of the run, but for rows that `cursor` has. Rows of steps are those of

@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "multiproc/process.h"
+#include "observe/metrics_file.h"
 #include "observe/timeline_file.h"
 #include "page/address.h"
 #include "page/downsampled.h"
 #include "page/tail.h"
 #include "page/watched_run.h"
 #include "skein/error.h"
+#include "skein/record.h"
 
 namespace skein {
 namespace {
@@ -128,6 +130,36 @@ TEST(WatchedRun, WhoHasAskedBeforeGetsWhatIsNew) {
   EXPECT_EQ(run.state({77, 1, 2, 0})["steps"]["from"], 0) << "of another generation nothing counts";
 }
 
+// As live.js keeps rows.
+void keep(std::vector<Json>& rows, const Json& answer) {
+  rows.resize(answer["from"].get<std::size_t>());
+  for (const Json& row : answer["rows"]) rows.push_back(row);
+}
+
+TEST(WatchedRun, WhoAsksNowAndThenHasTheRowsOfWhoAsksOnce) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0));
+  WatchedRun run(folder.path());
+  WatchedRun::Cursor cursor;
+  std::vector<Json> steps, evaluations;
+  for (int i = 1; i <= 5000; ++i) {
+    append(folder / "metrics.jsonl",
+           step_line(i, i) + Json{{"kind", "evaluation"}, {"step", i}, {"loss", i}}.dump() + "\n");
+    if (i % 700 != 0 && i != 5000) continue;
+    run.refresh();
+    const Json state = run.state(cursor);
+    keep(steps, state["steps"]);
+    keep(evaluations, state["evaluations"]);
+    cursor = {state["generation"], state["steps"]["stride"], steps.size(), evaluations.size(),
+              state["evaluations"]["stride"]};
+  }
+  const Json whole = run.state({});
+  EXPECT_GT(whole["evaluations"]["stride"], 1) << "they were thinned";
+  // As text: what is not known is equal, too.
+  EXPECT_TRUE(Json(steps).dump() == whole["steps"]["rows"].dump());
+  EXPECT_TRUE(Json(evaluations).dump() == whole["evaluations"]["rows"].dump());
+}
+
 TEST(WatchedRun, StepsThatAResumedRunDoesAgainCountOnce) {
   const Folder folder;
   append(folder / "metrics.jsonl",
@@ -179,6 +211,124 @@ TEST(WatchedRun, LinesThatAreNoJsonOrHaveOtherTypesAreSkipped) {
   EXPECT_EQ(state["steps"]["rows"].size(), 1u);
   EXPECT_EQ(state["events"].size(), 1u);
   EXPECT_EQ(run.timeline(0, 0)["ranks"][0]["spans"].size(), 1u);
+}
+
+TEST(WatchedRun, MembersOfOtherTypesDoNotKeepTheRestFromBeingShown) {
+  const Folder folder;
+  append(folder / "metrics.jsonl",
+         R"({"kind":"run","step":0,"strategy":5,"workers":"x","started":7,"budget":[],"device":{}})"
+         "\n" +
+             step_line(1, 4));
+  append(folder / "events.jsonl", R"({"kind":1,"text":[],"unix_ms":"x","rank":"y"})"
+                                  "\n");
+  append(folder / "summary.json", R"({"finished":"yes","per_worker":[1]})");
+  append(folder / "run.json", R"({"config":3})");
+  std::filesystem::create_directories(folder / "timeline");
+  append(folder / "timeline/rank-0.jsonl",
+         R"({"start":{"unix_us":"x","host":3}})"
+         "\n"
+         R"({"start":{"unix_us":1000,"host":4}})"
+         "\n"
+         R"({"spans":[[0,9223372036854775807,9223372036854775807],[0,5,10]],"steps":[[1,1e9]]})"
+         "\n");
+  append(folder / "timeline/rank-0.usage", R"({"usage":[1,2,3,4,5,6,"x",8]})"
+                                           "\n");
+  WatchedRun run(folder.path());
+  for (int i = 0; i < 2; ++i) {
+    run.refresh();
+    const Json state = run.state({});
+    EXPECT_EQ(state["steps"]["rows"].size(), 1u);
+    EXPECT_EQ(state["status"], "stopped");
+    EXPECT_EQ(state["starts"].size(), 1u);
+    EXPECT_FALSE(state["starts"][0].contains("started"));
+    EXPECT_FALSE(state["events"][0].contains("unix_ms"));
+    EXPECT_FALSE(state["summary"].contains("per_worker"));
+    EXPECT_EQ(run.timeline(0, 0)["ranks"][0]["spans"].size(), 1u);
+    EXPECT_EQ(run.usage()["ranks"][0]["rows"].size(), 0u);
+    EXPECT_NE(run.prometheus().find("skein_loss{strategy=\"\"} 4\n"), std::string::npos);
+  }
+}
+
+TEST(WatchedRun, SpansThatWereNotReadWhenTheFileWasFullAreNotLost) {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "timeline");
+  const std::string now = folder / "timeline/rank-0.jsonl", old = folder / "timeline/rank-0.old";
+  const std::string start = R"({"start":{"unix_us":1000000000,"host":"a"}})"
+                            "\n";
+  int written = 0;
+  const auto write = [&] {
+    ++written;
+    append(now, "{\"spans\":[[0," + std::to_string(100 * written) + ",50]]}\n");
+  };
+  const auto next_file = [&] {
+    if (std::filesystem::exists(now)) std::filesystem::rename(now, old);
+    append(now, start);
+  };
+  WatchedRun run(folder.path());
+  const auto expect_all = [&](const char* when) {
+    run.refresh();
+    std::vector<int> begins, expected;
+    const Json timeline = run.timeline(0, 600'000'000);
+    const auto origin = 1'000'000'000 - timeline["begin_us"].get<std::int64_t>();
+    for (const Json& span : timeline["ranks"][0]["spans"])
+      begins.push_back(static_cast<int>(span[1].get<std::int64_t>() - origin));
+    for (int i = 1; i <= written; ++i) expected.push_back(100 * i);
+    EXPECT_EQ(begins, expected) << when;
+  };
+  next_file();
+  write();
+  next_file();
+  write();
+  expect_all("at first there are two files");
+  write();
+  next_file();
+  write();
+  expect_all("renamed once");
+  for (int i = 0; i < 2; ++i) {
+    write();
+    next_file();
+  }
+  write();
+  expect_all("renamed twice");
+  write();
+  expect_all("in the same file");
+}
+
+TEST(TimelineWriter, CountsWhenTheDeviceWasBusyOnce) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0));
+  for (int rank = 0; rank < 2; ++rank) {
+    TimelineWriter writer(folder.path(), rank);
+    const Time now = SteadyClock().now();
+    const auto ms = [&](int at) { return now + std::chrono::milliseconds(at); };
+    writer.span(Lane::forward, "", ms(0), ms(1));
+    if (rank == 0) continue;
+    writer.span(Lane::device_sums, "", ms(5), ms(12));
+    writer.span(Lane::device_compute, "", ms(0), ms(10));
+    writer.span(Lane::device_compute, "", ms(20), ms(21));
+  }
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json ranks = run.usage()["ranks"];
+  EXPECT_TRUE(std::isnan(ranks[0]["rows"][0][8].get<double>())) << "it has no device";
+  EXPECT_EQ(ranks[1]["rows"][0][8], 13);
+  EXPECT_GT(ranks[1]["rows"][0][9], 0) << "of so many milliseconds";
+  const std::string
+      text = run.prometheus(),
+      line = "skein_worker_device_busy_seconds_total{strategy=\"dear\",rank=\"1\"} 0.013\n";
+  EXPECT_NE(text.find(line), std::string::npos) << text;
+  EXPECT_EQ(text.find("busy_seconds_total{strategy=\"dear\",rank=\"0\""), std::string::npos);
+}
+
+TEST(MetricsFile, TextThatIsNotUtf8IsWrittenAllTheSame) {
+  const Folder folder;
+  const std::string cut = "na\xC3";  // within a character
+  MetricsFile(folder / "x").write({{"text", cut}});
+  std::ifstream in(folder / "x");
+  EXPECT_EQ(Json::parse(in)["text"], "na\uFFFD");
+  Record record;
+  record.more[cut] = 1;
+  EXPECT_NE(record.json().find("na\uFFFD"), std::string::npos);
 }
 
 TEST(WatchedRun, ShowsWhatTheWriterLeavesOfEachRank) {
