@@ -2,17 +2,24 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "core/parse_number.h"
+#include "observe/json_text.h"
 #include "page/assets.h"
+#include "page/reception.h"
 #include "page/self_contained.h"
 #include "page/watched_run.h"
 #include "skein/error.h"
@@ -49,9 +56,76 @@ class SamePipeSignal {
   struct sigaction before_ {};
 };
 
-std::unique_ptr<httplib::Server> make_server() {
+// A request whose head is read already, and a client that takes the answer. Whatever follows the
+// head is nobody's: requests have no content. Versions of httplib differ in what they ask of a
+// stream, so nothing here says that it overrides something.
+// NOLINTBEGIN(modernize-use-override)
+class ReceivedRequest final : public httplib::Stream {
+ public:
+  ReceivedRequest(int client, std::string_view head, const std::atomic<bool>& stopping)
+      : client_(client), rest_(head), stopping_(stopping) {}
+
+  ssize_t read(char* to, std::size_t most) {
+    const std::size_t count = rest_.copy(to, most);
+    rest_.remove_prefix(count);
+    return static_cast<ssize_t>(count);
+  }
+  // As much as the client takes; -1 when it takes nothing for a while, or the server ends.
+  ssize_t write(const char* from, std::size_t most) {
+    constexpr int kSlices = 50, kSliceMs = 100;
+    for (int i = 0; i < kSlices && !stopping_; ++i) {
+      const ssize_t sent = ::send(client_, from, most, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent >= 0 || (errno != EAGAIN && errno != EINTR)) return sent;
+      pollfd ready{client_, POLLOUT, 0};
+      ::poll(&ready, 1, kSliceMs);
+    }
+    return -1;
+  }
+  bool is_readable() const { return !rest_.empty(); }
+  bool wait_readable() const { return is_readable(); }
+  bool is_writable() const { return !stopping_; }
+  bool wait_writable() const { return is_writable(); }
+  void get_remote_ip_and_port(std::string& ip, int& port) const { ip.clear(), port = 0; }
+  void get_local_ip_and_port(std::string& ip, int& port) const { ip.clear(), port = 0; }
+  socket_t socket() const { return client_; }
+  time_t duration() const { return 0; }
+
+ private:
+  const int client_;
+  std::string_view rest_;
+  const std::atomic<bool>& stopping_;
+};
+// NOLINTEND(modernize-use-override)
+
+// httplib's own way to serve a connection lets a client that sends a byte now and then keep a
+// thread for as long as it likes, and a line without end take all memory. So httplib only accepts
+// connections, understands requests and words answers.
+class Listener final : public httplib::Server {
+ public:
+  std::function<void(FileDescriptor)> admit;
+
+  void answer(httplib::Stream& request) { process(*this, request); }
+
+ private:
+  bool process_and_close_socket(socket_t client) override {
+    admit(FileDescriptor(client));
+    return true;
+  }
+
+  // Later versions want to know both addresses.
+  template <typename Self>
+  static void process(Self& self, httplib::Stream& request) {
+    bool closed = false;
+    if constexpr (requires { self.process_request(request, true, closed, nullptr); })
+      self.process_request(request, true, closed, nullptr);
+    else
+      self.process_request(request, "", 0, "", 0, true, closed, nullptr);
+  }
+};
+
+std::unique_ptr<Listener> make_server() {
   const SamePipeSignal same;
-  return std::make_unique<httplib::Server>();
+  return std::make_unique<Listener>();
 }
 
 template <typename Integer>
@@ -59,10 +133,6 @@ Integer asked(const httplib::Request& request, const char* name, Integer otherwi
   Integer value = otherwise;
   if (request.has_param(name)) parse_number(request.get_param_value(name), value);
   return value;
-}
-
-std::string dumped(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -86,6 +156,13 @@ class PageServer::Impl {
           "{} {}:{}: cannot listen there{}; expected a port that is free, or 0 for any", option,
           address.host, address.port, errno == 0 ? "" : fmt::format(": {}", std::strerror(errno))));
     const WithoutSignals without;
+    reception_.emplace(
+        [this](FileDescriptor client, std::string head) {
+          answer_soon(std::move(client), std::move(head));
+        },
+        kPatience);
+    constexpr std::size_t kThreads = 4;
+    pool_ = std::make_unique<httplib::ThreadPool>(kThreads);
     thread_ = std::thread([this] {
       server_->listen_after_bind();
       over_ = true;
@@ -95,8 +172,11 @@ class PageServer::Impl {
   ~Impl() {
     // It must have begun to listen before it can stop.
     while (!server_->is_running() && !over_) std::this_thread::yield();
+    stopping_ = true;
     server_->stop();
     thread_.join();
+    reception_.reset();
+    pool_->shutdown();
   }
 
   std::string url() const {
@@ -108,14 +188,25 @@ class PageServer::Impl {
   }
 
  private:
-  // Requests are small, few and read only; a browser keeps connections that it may never use.
+  // A browser keeps connections that it may never use.
+  static constexpr auto kPatience = std::chrono::seconds(5);
+
+  void answer_soon(FileDescriptor client, std::string head) {
+    const auto socket = std::make_shared<FileDescriptor>(std::move(client));
+    pool_->enqueue([this, socket, head = std::move(head)] {
+      ReceivedRequest request(socket->get(), head, stopping_);
+      try {
+        server_->answer(request);
+      } catch (const std::exception&) {  // a request that httplib cannot understand
+      }
+      ::shutdown(socket->get(), SHUT_RDWR);
+    });
+  }
+
+  // Requests are small, few and read only.
   void set_limits() {
-    constexpr std::size_t kThreads = 4;
-    server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server_->set_keep_alive_max_count(1);
-    server_->set_keep_alive_timeout(1);
-    server_->set_read_timeout(1);
-    server_->set_write_timeout(2);
+    server_->admit = [this](FileDescriptor client) { reception_->admit(std::move(client)); };
+    server_->new_task_queue = [] { return new httplib::ThreadPool(1); };
     server_->set_payload_max_length(0);
     server_->set_tcp_nodelay(true);
     // httplib's own would share a port with another server of the same user.
@@ -155,12 +246,13 @@ class PageServer::Impl {
       cursor.stride = asked<std::int64_t>(request, "stride", 0);
       cursor.steps = asked<std::size_t>(request, "steps", 0);
       cursor.evaluations = asked<std::size_t>(request, "evaluations", 0);
-      return dumped(run_.state(cursor));
+      cursor.evaluation_stride = asked<std::int64_t>(request, "evaluation_stride", 0);
+      return text_of(run_.state(cursor));
     });
-    get("/api/usage", "application/json", [this](const Request&) { return dumped(run_.usage()); });
+    get("/api/usage", "application/json", [this](const Request&) { return text_of(run_.usage()); });
     get("/api/timeline", "application/json", [this](const Request& request) {
-      return dumped(run_.timeline(asked<std::int64_t>(request, "end", 0),
-                                  asked<std::int64_t>(request, "width", 0)));
+      return text_of(run_.timeline(asked<std::int64_t>(request, "end", 0),
+                                   asked<std::int64_t>(request, "width", 0)));
     });
     get("/metrics", "text/plain; version=0.0.4; charset=utf-8",
         [this](const Request&) { return run_.prometheus(); });
@@ -189,13 +281,15 @@ class PageServer::Impl {
     return request.method == "GET" ? 0 : 405;
   }
 
-  std::unique_ptr<httplib::Server> server_;
+  std::unique_ptr<Listener> server_;
   const std::string token_, host_;
   int port_ = 0;
   std::mutex mutex_;
   WatchedRun run_;
-  std::atomic<bool> over_ = false;
-  std::thread thread_;
+  std::atomic<bool> over_ = false, stopping_ = false;
+  std::unique_ptr<httplib::ThreadPool> pool_;  // answers
+  std::optional<Reception> reception_;
+  std::thread thread_;  // accepts
 };
 
 PageServer::PageServer(const std::string& option, const PageAddress& address,
