@@ -2,7 +2,10 @@
 // browser.
 #include <signal.h>
 
+#include <atomic>
+#include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "multiproc/http.h"
 #include "multiproc/train_command.h"
@@ -120,6 +123,18 @@ TEST(Page, LostWorkersAndTheEndAreInTheFolder) {
   EXPECT_NE(events.find("\"kind\":\"ended\""), std::string::npos) << events;
 }
 
+TEST(Page, AFolderWhoseNameIsNotUtf8IsShown) {
+  const Folder folder;
+  const std::string out = folder / "na\xC3";
+  train_ok({"--workers", "1", "--model", "mlp", "--samples", "64", "--batch", "8", "--timeline",
+            "--out", out});
+  Process server(watch(out));
+  const PageUrl url = url_of(server, false);
+  const Json state =
+      Json::parse(body_of(ask(url.port, "GET /api/state?token=" + url.token)), nullptr, false);
+  EXPECT_EQ(state.value("folder", ""), folder / "na\uFFFD");
+}
+
 // --- a real browser
 // -------------------------------------------------------------------------------------------------
 
@@ -150,6 +165,15 @@ std::string attribute(const std::string& dom, const std::string& after, const st
   if (at == std::string::npos || key == std::string::npos) return "none";
   const std::size_t begin = key + name.size() + 2;
   return dom.substr(begin, dom.find('"', begin) - begin);
+}
+
+// Of the page's background: red, green and blue together.
+int brightness(const std::string& dom) {
+  int red = -1, green = -1, blue = -1;
+  std::sscanf(attribute(dom, "<html", "data-background").c_str(), "rgb(%d, %d, %d)", &red, &green,
+              &blue);
+  EXPECT_GE(red, 0);
+  return red + green + blue;
 }
 
 TEST(PageInChromium, LoadsWithoutErrorsDrawsAllPlotsAndShowsTheRunsNumbers) {
@@ -183,7 +207,66 @@ TEST(PageInChromium, LoadsWithoutErrorsDrawsAllPlotsAndShowsTheRunsNumbers) {
     EXPECT_EQ(figure("step"),
               lines_of(folder / "out/metrics.jsonl", "step").back()["step"].get<double>());
     EXPECT_NE(dom.find(">finished<"), std::string::npos);
+    // Tab reaches every control in the order of the page, shows where it is, and each has a name.
+    EXPECT_EQ(attribute(dom, "<html", "data-out-of-reach"), "");
+    const std::string controls = "|" + attribute(dom, "<html", "data-controls") + "|";
+    EXPECT_EQ(controls.find("||"), std::string::npos) << controls;
+    std::size_t at = 0;
+    for (const char* name : {"Dark", "earlier", "later", "Options of the run"})
+      EXPECT_NE(at = controls.find("|" + std::string(name) + "|", at), std::string::npos)
+          << name << " of " << controls;
+    EXPECT_GT(brightness(dom), 3 * 200);
   }
+  const std::string dark = dom_of(url.text("&check&theme=dark"), 1280);
+  EXPECT_EQ(attribute(dark, "<html", "data-problems"), "");
+  EXPECT_EQ(attribute(dark, "<html", "data-blank"), "");
+  EXPECT_LT(brightness(dark), 3 * 60);
+}
+
+// A folder as a run leaves it whose rank 1 was lost before it was resumed, and rank 0 afterwards.
+void write_resumed(const Folder& folder) {
+  std::ofstream metrics(folder / "metrics.jsonl"), events(folder / "events.jsonl");
+  for (const char* started : {"2026-01-02 03:00:00 UTC", "2026-01-02 04:00:00 UTC"})
+    metrics << Json{{"kind", "run"},        {"step", 1},    {"samples", 8},
+                    {"strategy", "gossip"}, {"workers", 2}, {"started", started},
+                    {"budget", 1000000}}
+            << "\n"
+            << Json{{"kind", "step"}, {"step", 1}, {"samples", 8}, {"seconds", 1}, {"loss", 2}}
+            << "\n";
+  constexpr std::int64_t kFour = 1767326400000;  // of that day
+  events << Json{{"kind", "lost"}, {"rank", 1}, {"unix_ms", kFour - 60'000}, {"text", "gone"}}
+         << "\n"
+         << Json{{"kind", "lost"}, {"rank", 0}, {"unix_ms", kFour + 60'000}, {"text", "gone"}}
+         << "\n";
+  fs::create_directories(folder / "timeline");
+}
+
+TEST(PageInChromium, GoesOnWithoutRankZeroAndCallsLostWhoIsLostNow) {
+  if (browser().empty()) GTEST_SKIP() << "there is no chromium here (Debian: chromium)";
+  const Folder folder;
+  write_resumed(folder);
+  std::atomic<bool> over = false;
+  std::ofstream first(folder / "timeline/rank-0.jsonl"), second(folder / "timeline/rank-1.jsonl");
+  const Json start{{"start", {{"unix_us", 1767326400000000}, {"host", "a"}}}};
+  first << start << std::endl;
+  second << start << std::endl;
+  std::thread worker([&] {
+    for (std::int64_t step = 1; !over; ++step) {
+      second << Json{{"spans", {{0, 100'000 * step, 50'000}}}, {"steps", {{step, 100'000 * step}}}}
+             << std::endl;
+      std::this_thread::sleep_for(2ms);
+    }
+  });
+  Process server(watch(folder.path()));
+  const PageUrl url = url_of(server, false);
+  const std::string dom = url.port == 0 ? "" : dom_of(url.text("&check"), 1280);
+  over = true;
+  worker.join();
+  EXPECT_EQ(attribute(dom, "<html", "data-problems"), "");
+  EXPECT_GE(std::atoi(attribute(dom, "<html", "data-draws").c_str()), 2);
+  EXPECT_EQ(attribute(dom, "<html", "data-repeated-ticks"), "") << "after an hour, in a second";
+  EXPECT_NE(dom.find("rank 0, lost"), std::string::npos) << server.err();
+  EXPECT_NE(dom.find(">rank 1<"), std::string::npos);
 }
 
 }  // namespace

@@ -51,6 +51,18 @@ skein.duration = (ms) => {
   return Math.floor(minutes / 60) + ' h ' + String(minutes % 60).padStart(2, '0') + ' min';
 };
 
+// A moment of a window that is `span` ms long, with so many digits that ticks differ: "11.55 s", "2 min 05.5 s", "1 h 02 min 05 s".
+skein.moment = (ms, span) => {
+  if (!skein.known(ms) || !(span > 0) || Math.abs(ms) + span < 1000) return skein.duration(ms);
+  const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(span / 20000))));
+  const text = (Math.abs(ms) / 1000).toFixed(digits), all = Number(text);
+  const padded = (value, decimals) => value.toFixed(decimals).padStart(decimals ? decimals + 3 : 2, '0');
+  const minutes = Math.floor(all / 60), seconds = all - 60 * minutes;
+  const words = all < 60 ? text + ' s' : minutes < 60 ? minutes + ' min ' + padded(seconds, digits) + ' s' :
+    Math.floor(minutes / 60) + ' h ' + padded(minutes % 60, 0) + ' min ' + padded(seconds, digits) + ' s';
+  return (ms < 0 ? '-' : '') + words;
+};
+
 // An element with attributes and children; a text is a child, never HTML.
 skein.element = (tag, attributes = {}, ...children) => {
   const made = document.createElement(tag);

@@ -21,7 +21,7 @@
   };
 
   // Rows that the server has given so far, as it says them; columns by name.
-  const run = {state: null, steps: [], evaluations: [], stride: 0, generation: -1, usage: []};
+  const run = {state: null, steps: [], evaluations: [], stride: 0, evaluationStride: 0, generation: -1, usage: []};
   const column = {};
 
   const take = (state) => {
@@ -33,6 +33,7 @@
     state.steps.columns.forEach((name, at) => { column[name] = at; });
     run.generation = state.generation;
     run.stride = state.steps.stride;
+    run.evaluationStride = state.evaluations.stride;
     run.state = state;
   };
 
@@ -41,10 +42,9 @@
   // --- plots ---------------------------------------------------------------------------------------------------------
   const samplesAxis = {title: 'samples', format: skein.short, min: 0};
   const line = (id, title, y, about) => skein.linePlot(byId('plots'), {id, title, about, x: samplesAxis, y, series: [], height: 220});
-  const started = () => {
-    const starts = run.state ? run.state.starts : [];
-    return starts.length ? Date.parse(starts[0].started.replace(' UTC', 'Z').replace(' ', 'T')) : 0;
-  };
+  // When a start was, in ms of Unix time; 0: not known.
+  const startedAt = (start) => Date.parse(((start && start.started) || '').replace(' UTC', 'Z').replace(' ', 'T')) || 0;
+  const started = () => startedAt(run.state && run.state.starts[0]);
   const lanes = skein.lanes(byId('timeline'), ask, started);
   const plots = {
     loss: line('plot-loss', 'Loss', {}),
@@ -67,6 +67,8 @@
     x: timeAxis, y: {format: skein.bytes, min: 0}, series: [], height: 220}));
   const gpu = late(() => skein.linePlot(byId('plots'), {id: 'plot-gpu', title: 'GPU memory', about: 'taken of each worker\'s GPU',
     x: timeAxis, y: {format: skein.bytes, min: 0}, series: [], height: 220}));
+  const gpuBusy = late(() => skein.linePlot(byId('plots'), {id: 'plot-gpu-busy', title: 'GPU in use', about: 'part of the time in which each worker\'s GPU had something to do',
+    x: timeAxis, y: {format: skein.percent, min: 0, max: 1}, series: [], height: 220}));
   let usage = null;
 
   const points = (rows, name, x = 'samples') => rows.filter((row) => skein.known(row[column[name]]))
@@ -120,10 +122,11 @@
     run.usage = answer.ranks;
     if (answer.ranks.length === 0) return;
     const origin = started();
-    const series = (at) => answer.ranks.map((rank, place) => ({name: 'rank ' + rank.rank, index: place,
-      points: rank.rows.filter((row) => skein.known(row[at])).map((row) => ({x: row[0] - origin, y: row[at]}))}));
-    memory(series(6));
-    gpu(series(7));
+    const series = (value) => answer.ranks.map((rank, place) => ({name: 'rank ' + rank.rank, index: place,
+      points: rank.rows.filter((row) => skein.known(value(row))).map((row) => ({x: row[0] - origin, y: value(row)}))}));
+    memory(series((row) => row[6]));
+    gpu(series((row) => row[7]));
+    gpuBusy(series((row) => (skein.known(row[8]) && row[9] > 0 ? Math.min(1, row[8] / row[9]) : null)));
     const parts = ['forward', 'backward', 'update', 'waiting'];
     usage = usage || skein.barPlot(byId('timeline'), {id: 'plot-usage', title: 'Where the time goes', wide: true, stacked: true, horizontal: true,
       about: 'each worker\'s training time, all of the run; communication that hides behind computing is not in it', y: {format: skein.percent, max: 1}, height: 60 + 26 * answer.ranks.length});
@@ -200,7 +203,16 @@
       return sum ? (sum[0] + sum[1] + sum[2]) / (sum[0] + sum[1] + sum[2] + sum[3]) : NaN;
     };
     const known = (row) => live[row.rank] || {};
-    const lost = new Set(state.events.filter((event) => event.kind === 'lost').map((event) => event.rank));
+    // Of all ranks, for all of the run.
+    const gpuBusy = Object.fromEntries(run.usage.map((rank) => {
+      const rows = rank.rows.filter((row) => skein.known(row[8]) && row[9] > 0);
+      const sum = (at) => rows.reduce((all, row) => all + row[at], 0);
+      return [rank.rank, rows.length ? Math.min(1, sum(8) / sum(9)) : NaN];
+    }));
+    // A run that was started again has all its workers again.
+    const since = startedAt(state.starts[state.starts.length - 1]);
+    const again = state.events.map((event) => event.kind).lastIndexOf('restart');
+    const lost = new Set(state.events.slice(again + 1).filter((event) => event.kind === 'lost' && !(event.unix_ms < since)).map((event) => event.rank));
     const columns = [
       {title: 'worker', value: (row) => 'rank ' + row.rank + (row.lost || lost.has(row.rank) ? ', lost' : '')},
       {title: 'busy', value: (row) => skein.percent(busy(row))},
@@ -208,23 +220,28 @@
     ];
     if (state.ranks.some((rank) => skein.known(rank.device_bytes)))
       columns.push({title: 'GPU memory', value: (row) => skein.bytes(known(row).device_bytes)});
+    if (Object.values(gpuBusy).some(skein.known))
+      columns.push({title: 'GPU in use', value: (row) => skein.percent(gpuBusy[row.rank])});
     if (summary) {
       columns.push({title: 'samples', value: (row) => skein.count(row.samples)},
         {title: 'exposed communication', value: (row) => skein.duration(row.exposed_comm_ms)},
         {title: 'sent', value: (row) => skein.bytes(row.bytes_sent)});
     }
     if (new Set(state.ranks.map((rank) => rank.host)).size > 1) columns.push({title: 'host', value: (row) => known(row).host || '–'});
-    byId('workers').replaceChildren(skein.table(columns, rows));
+    // The box stays: it may have the focus, or be scrolled.
+    const table = skein.table(columns, rows), box = byId('workers').firstElementChild;
+    if (box) box.replaceChildren(...table.children);
+    else byId('workers').append(table);
   };
 
   const events = () => {
     const {starts, events: seen} = run.state;
-    const when = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19) + ' UTC';
+    const when = (ms) => (Math.abs(ms) < 8e15 ? new Date(ms).toISOString().replace('T', ' ').slice(0, 19) + ' UTC' : '');
     const list = starts.map((start, at) => ({
-      ms: Date.parse((start.started || '').replace(' UTC', 'Z').replace(' ', 'T')) || 0, warn: false,
+      ms: startedAt(start), warn: false,
       text: at === 0 && !start.resumed_from ? 'started with ' + start.workers + ' workers' :
         'resumed with ' + start.workers + ' workers at ' + skein.count(start.samples) + ' samples',
-    })).concat(seen.map((event) => ({ms: event.unix_ms, text: event.text, warn: event.kind === 'lost' || event.kind === 'failed'})));
+    })).concat(seen.map((event) => ({ms: event.unix_ms || 0, text: event.text, warn: event.kind === 'lost' || event.kind === 'failed'})));
     list.sort((a, b) => a.ms - b.ms);
     byId('events-box').hidden = list.length === 0;
     byId('events').replaceChildren(...list.map((event) => element('li', {},
@@ -232,32 +249,44 @@
   };
 
   // --- the loop ------------------------------------------------------------------------------------------------------
-  let failures = 0, turns = 0, lastKey = '';
+  let failures = 0, turns = 0, draws = 0, lastKey = '';
 
   // For ?check: what a test wants to know of the page, on its root element.
   const checked = new URLSearchParams(location.search).has('check');
   const check = () => {
     const root = document.documentElement, data = root.dataset;
     data.turns = String(turns);
+    data.draws = String(draws);
     data.problems = problems.join('; ');
     data.drawn = skein.plots.filter(skein.drawn).map((plot) => plot.element.id).join(' ');
     data.blank = skein.plots.filter((plot) => !skein.drawn(plot)).map((plot) => plot.element.id).join(' ');
     data.scrolls = String(root.scrollWidth > root.clientWidth);
+    const ticks = lanes.plot.chart ? lanes.plot.chart.scales.x.ticks.map((tick) => tick.label) : [];
+    data.repeatedTicks = ticks.filter((label, at) => ticks.indexOf(label) !== at).join('|');
+    data.background = getComputedStyle(document.body).backgroundColor;
+    const controls = [...document.querySelectorAll('a[href], button, summary, [tabindex]')].filter((one) => one.checkVisibility());
+    const name = (one) => (one.getAttribute('aria-label') || one.textContent).trim();
+    const focused = (one) => {
+      one.focus();
+      return document.activeElement === one && one.tabIndex === 0 && getComputedStyle(one).outlineStyle !== 'none';
+    };
+    data.controls = controls.map(name).join('|');
+    data.outOfReach = controls.filter((one) => !focused(one)).map(name).join('|');
   };
   const turn = async () => {
     let pause = 1000;
     try {
       take(await ask('/api/state?generation=' + run.generation + '&stride=' + run.stride + '&steps=' + run.steps.length +
-        '&evaluations=' + run.evaluations.length));
+        '&evaluations=' + run.evaluations.length + '&evaluation_stride=' + run.evaluationStride));
       failures = 0;
       const {state} = run;
       const key = JSON.stringify([state.generation, run.steps.length, run.steps[run.steps.length - 1], run.evaluations.length, state.status,
-        state.events.length, state.starts.length]);
+        state.events.length, state.starts.length, state.ranks.map((rank) => rank.latest_ms)]);  // which go on where rank 0 is lost
       if (key !== lastKey) {
         heading();
         tiles();
         draw();
-        if (turns % 3 === 0 || state.status !== 'running') drawUsage(await ask('/api/usage'));
+        if (draws++ % 3 === 0 || state.status !== 'running') drawUsage(await ask('/api/usage'));
         workers();
         events();
         if (lanes.follows()) await lanes.refresh();

@@ -34,7 +34,8 @@
         return row === '0' ? name : '';
       };
       options.indexAxis = 'y';
-      options.scales = {x: options.axis({title: spec.xTitle, format: skein.duration, ...range}), y: names};
+      const moment = (ms) => skein.moment(ms, range.end - range.begin);
+      options.scales = {x: options.axis({title: spec.xTitle, format: moment, ...range}), y: names};
       options.scales.x.min = range.begin;
       options.scales.x.max = range.end;
       options.interaction = {mode: 'nearest', intersect: true, axis: 'xy'};
@@ -42,7 +43,7 @@
       options.plugins.tooltip.callbacks = {
         title: (items) => items.map((item) => item.label.split('|')[0]).join(''),
         label: (item) => ' ' + (item.raw.title || item.dataset.label) + ': ' + skein.duration(item.raw.x[1] - item.raw.x[0]) +
-          ', from ' + skein.duration(item.raw.x[0]),
+          ', from ' + moment(item.raw.x[0]),
       };
       return new Chart(plot.canvas, {type: 'bar', data: {labels: labels(), datasets: datasets()}, options});
     });
