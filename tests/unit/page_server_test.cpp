@@ -102,7 +102,7 @@ TEST(PageReception, OfTooManyClientsTheOldestGoes) {
   EXPECT_TRUE(say(pairs[1].near, "GET"));
 }
 
-// Each sends a byte now and then, and comes again when it is hung up on.
+// Clients that send a byte now and then, and never a whole request.
 class Drippers {
  public:
   Drippers(int port, int count) : thread_([this, port, count] { drip(port, count); }) {}
@@ -172,7 +172,7 @@ TEST_F(PageServerTest, ALineWithoutEndIsHungUpOn) {
   EXPECT_EQ(status_of(ask(url_.port, "GET /api/state?token=" + url_.token)), 200);
 }
 
-// A client that takes none of a long answer has a thread; the end waits for neither.
+// A client that takes none of a long answer holds a thread, but not the end.
 TEST_F(PageServerTest, ClientsThatTakeNoAnswerCannotKeepItFromEnding) {
   std::vector<FileDescriptor> clients;
   for (int i = 0; i < 8; ++i) {
