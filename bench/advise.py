@@ -111,8 +111,8 @@ def main():
                                         for each, rate, runs, off in zip(candidates, rates, measured, errors)]})
     within = sum(row["ratio"] >= 1 - WITHIN for row in rows)
     enough = within >= BUDGET * len(rows)
-    print(f"recommended within {WITHIN:.0%} of the best measured: {within} of {len(rows)}; budget 11 of 12: {'ok' if enough else 'MISSED'}"
-          f" ({(time.monotonic() - begin) / 60:.1f} minutes)")
+    print(f"recommended within {WITHIN:.0%} of the best measured: {within} of {len(rows)}; budget 11 of 12: {'ok' if enough else 'MISSED'}")
+    print(f"in {(time.monotonic() - begin) / 60:.1f} minutes")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump({"step": STEP, "batch": BATCH, "seconds": arguments.seconds, "within": within, "clusters": rows}, file, indent=1)
