@@ -46,9 +46,8 @@ class Compare {
     const JsonOutput json(reader_.options().json(), "compare");
     StatusLine status(reader_.options().quiet());
     // One page for all runs: it shows the folder that this link names, whichever that is.
-    const auto link = request.plan.out / "current";
     std::optional<LivePage> page;
-    if (!request.page.empty()) page.emplace(request.page, link);
+    if (!request.page.empty()) page.emplace(request.page, request.plan.out / compare::kCurrent);
     request.comparison.running = true;
     save(request);
     if (!reader_.options().quiet() && plots_missing().empty())
@@ -72,7 +71,8 @@ class Compare {
     bool headed = false;
     compare::RunnerEvents events;
     events.begin = [&](int number, int of, const std::string& name, const std::string& folder) {
-      if (!request.page.empty()) point_link(request.plan.out / "current", folder);
+      // Whoever watches this link, here or by skein watch, sees the run that goes on.
+      if (comparison.kind == "train") point_link(request.plan.out / compare::kCurrent, folder);
       label = fmt::format("{} of {}: {}", number, of, name);
       if (!quiet && !status.on()) fmt::print(stderr, "{}\n", label);
     };
@@ -100,7 +100,8 @@ class Compare {
     figures["command"] = "compare";
     figures["version"] = SKEIN_VERSION;
     figures["seed"] = request.comparison.seed;
-    write_whole(request.plan.out / "compare.json", figures.dump() + "\n");
+    write_whole(request.plan.out / "compare.json",
+                figures.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     write_report(request.report, {{"comparisons", {figures}}});
   }
 

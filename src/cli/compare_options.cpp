@@ -139,8 +139,7 @@ void CompareOptionReader::read_jobs(const Invocation& invocation, Request& reque
   comparison.title = title_;
   plan.program = fs::read_symlink("/proc/self/exe").string();
   plan.shown_as = program_as_typed();
-  comparison.typed = compare::command_text(invocation.arguments);
-  comparison.typed.replace(0, std::string("skein").size(), plan.shown_as);
+  comparison.typed = compare::command_text(plan.shown_as, invocation.arguments);
   plan.out = out_;
   plan.reuse = continue_;
   plan.timelines = !no_timeline_;

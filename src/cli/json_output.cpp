@@ -40,7 +40,8 @@ void JsonOutput::write(nlohmann::json figures, std::uint64_t seed, nlohmann::jso
   figures["version"] = SKEIN_VERSION;
   figures["seed"] = seed;
   figures["config"] = std::move(config);
-  write_whole(path_, figures.dump(2) + "\n");
+  // Paths and what other programs said need not be UTF-8, which is no reason to lose all figures.
+  write_whole(path_, figures.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace skein

@@ -18,7 +18,8 @@ class JsonOutput {
   // Checks `path` at once.
   JsonOutput(std::string path, std::string command);
 
-  // Writes `figures` with command, version, seed and config added.
+  // Writes `figures` with command, version, seed and config added. Bytes that are no UTF-8 become
+  // U+FFFD.
   void write(nlohmann::json figures, std::uint64_t seed, nlohmann::json config) const;
 
  private:

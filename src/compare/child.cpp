@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "launch/crew.h"
@@ -35,6 +36,12 @@ std::vector<std::string> environment() {
   return out;
 }
 
+// Bytes that are no UTF-8 become U+FFFD: a program may print anything.
+std::string as_text(const std::string& bytes) {
+  using Json = nlohmann::json;
+  return Json::parse(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 std::string last_lines(const std::filesystem::path& path) {
   std::ifstream in(path);
   std::deque<std::string> lines;
@@ -45,7 +52,7 @@ std::string last_lines(const std::filesystem::path& path) {
   }
   std::string out;
   for (const std::string& line : lines) out += (out.empty() ? "" : "\n") + line;
-  return out;
+  return as_text(out);
 }
 
 class Watch {

@@ -16,7 +16,7 @@ struct ChildEnd {
   int signal = 0;          // or by which signal it died
   int stopped_by = 0;      // a signal that came to this process and was passed on; 0: none
   double seconds = 0;      // how long it ran
-  std::string last_words;  // the last lines of its output, where it failed
+  std::string last_words;  // where it failed: the last lines of its output, as UTF-8
 };
 
 // Runs `argv` to its end, with all that it prints in the file `log`. Calls `tick` several times a

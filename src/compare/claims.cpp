@@ -124,12 +124,13 @@ class Writer {
   void expectations() {
     if (context_.expect.empty()) return;
     const std::string key = measure();
-    if (key.empty() || known(first(), key) == nullptr) return;
+    if (key.empty() || known(first(), key) == nullptr) {
+      expected_of_nothing(key);
+      return;
+    }
     std::vector<std::string> parts;
     for (const ClaimRow& row : rows_) {
-      if (std::find(context_.expect.begin(), context_.expect.end(), row.name) ==
-          context_.expect.end())
-        continue;
+      if (!expected(row)) continue;
       if (known(row, key) == nullptr) {
         parts.push_back(fmt::format("{} was not (the target was not reached)", row.name));
         continue;
@@ -143,6 +144,32 @@ class Writer {
     if (!parts.empty())
       say(fmt::format("Expected to be faster than {} here: {}.", first().name,
                       fmt::join(parts, ", ")));
+  }
+
+  bool expected(const ClaimRow& row) const {
+    return std::find(context_.expect.begin(), context_.expect.end(), row.name) !=
+           context_.expect.end();
+  }
+
+  // The first entry has no figure to beat: who has one is named, and no factor.
+  void expected_of_nothing(const std::string& key) {
+    const std::string head = fmt::format("Expected to be faster than {} here: ", first().name);
+    if (context_.target <= 0) {
+      say(head + fmt::format("nobody knows, since {} has no samples/s.", first().name));
+      return;
+    }
+    if (key.empty()) {
+      say(head + fmt::format("nobody knows, since nobody reached {}.", percent(context_.target)));
+      return;
+    }
+    std::string text =
+        head + fmt::format("{} did not reach {}", first().name, percent(context_.target));
+    for (const ClaimRow& row : rows_)
+      if (expected(row))
+        text += known(row, key) == nullptr
+                    ? fmt::format("; {} did not, either", row.name)
+                    : fmt::format("; {} did, after {}", row.name, shown(row, key));
+    say(text + ".");
   }
 
   void equal_samples() {

@@ -19,6 +19,14 @@ const Json* entry_named(const Json& comparison, const std::string& name) {
   return nullptr;
 }
 
+// A target that no round reached took them longer than any time: that is known of each of them.
+Spread counted(const std::string& key, Spread spread) {
+  if (key != "seconds_to_target" || spread.count > 0) return spread;
+  spread.low = spread.high = INFINITY;
+  spread.count = spread.of;
+  return spread;
+}
+
 EntryChange change_of(const Json& before, const Json& after) {
   EntryChange out{before.at("name").get<std::string>(), true, true, {}};
   for (const Figure& each : all_figures()) {
@@ -28,7 +36,7 @@ EntryChange change_of(const Json& before, const Json& after) {
     change.key = each.key;
     change.before = spread_from_json(old.at(each.key));
     change.after = spread_from_json(now.at(each.key));
-    change.apart = apart(change.before, change.after);
+    change.apart = apart(counted(each.key, change.before), counted(each.key, change.after));
     out.figures.push_back(std::move(change));
   }
   return out;
@@ -41,7 +49,7 @@ std::string percent_change(const FigureChange& change) {
 
 std::string verdict(const FigureChange& change) {
   if (change.apart != Apart::beyond) return apart_name(change.apart);
-  const bool more = change.after.low > change.before.high;
+  const bool more = counted(change.key, change.after).low > counted(change.key, change.before).high;
   return more == figure(change.key).more_is_better ? "beyond: better" : "beyond: worse";
 }
 
@@ -102,10 +110,10 @@ std::vector<std::string> change_sentences(const std::vector<EntryChange>& change
       const bool better = verdict(change) == "beyond: better";
       found.push_back(
           {ratio > 0 ? std::abs(std::log(ratio)) : INFINITY,
-           fmt::format("{}: {} is {}, from {} to {} ({}), beyond the spread.", entry.name,
-                       what.title, better ? "better" : "worse", print_spread(what, change.before),
+           fmt::format("{}: {} is {}, from {} to {}{}, beyond the spread.", entry.name, what.title,
+                       better ? "better" : "worse", print_spread(what, change.before),
                        print_spread(what, change.after),
-                       ratio > 0 ? percent_change(change) : "no ratio")});
+                       ratio > 0 ? fmt::format(" ({})", percent_change(change)) : "")});
     }
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.size > b.size; });

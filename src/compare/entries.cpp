@@ -36,6 +36,16 @@ void add_option(Entry& entry, const std::string& piece, const KnownOptions& know
   entry.name += fmt::format(" {}", piece);
 }
 
+// Beside the folders of entries there are the comparison's own files.
+void refuse_own_file(const Entry& entry, const std::string& folder) {
+  for (const std::string own : {kCurrent, "compare.json", "report.html"})
+    if (folder == own || folder == own + ".tmp")
+      throw ConfigError(
+          fmt::format("entry '{}': the comparison itself has '{}' in its folder; expected another "
+                      "name",
+                      entry.name, folder));
+}
+
 }  // namespace
 
 JobOption entry_option(const std::string& key, const std::string& value, const KnownOptions& known,
@@ -102,6 +112,7 @@ std::vector<std::string> folder_names(const std::vector<Entry>& entries) {
         name += '-';
     }
     if (name.empty() || name.front() == '.') name.insert(0, "entry");
+    refuse_own_file(entry, name);
     std::string unique = name;
     for (int number = 2; std::find(out.begin(), out.end(), unique) != out.end(); ++number)
       unique = fmt::format("{}-{}", name, number);

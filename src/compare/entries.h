@@ -30,8 +30,11 @@ std::vector<Entry> parse_entries(const std::string& text, const KnownOptions& kn
 // ConfigError unless there are some and their names differ.
 void check_names(const std::vector<Entry>& entries);
 
+// The link in a comparison's folder that names the folder of the run that goes on.
+inline constexpr const char* kCurrent = "current";
+
 // A folder for each, in their order: names made of letters, digits, '.', '=', '-' and '_', which
-// differ.
+// differ. ConfigError for an entry whose folder would stand where the comparison has a file.
 std::vector<std::string> folder_names(const std::vector<Entry>& entries);
 
 }  // namespace skein::compare

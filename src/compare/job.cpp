@@ -54,8 +54,8 @@ std::vector<std::string> words(const Job& job) {
   return out;
 }
 
-std::string command_text(const std::vector<std::string>& arguments) {
-  std::string out = "skein";
+std::string command_text(const std::string& program, const std::vector<std::string>& arguments) {
+  std::string out = shell_quoted(program);
   for (const std::string& word : arguments) out.append(" ").append(shell_quoted(word));
   return out;
 }

@@ -32,7 +32,7 @@ Job changed(Job base, const Job& changes);
 // As words of a command line.
 std::vector<std::string> words(const Job& job);
 
-// "skein train …" as a person would type it.
-std::string command_text(const std::vector<std::string>& arguments);
+// "skein train …" as a person would type it in a shell.
+std::string command_text(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace skein::compare

@@ -101,8 +101,7 @@ class Runner {
     run.seed = comparison_.seed +
                static_cast<std::uint64_t>((round > 0 ? round : comparison_.rounds + 1) - 1);
     auto arguments = run_arguments(plan_, comparison_, row, round, options, number);
-    run.command = command_text(arguments);
-    run.command.replace(0, std::string("skein").size(), plan_.shown_as);
+    run.command = command_text(plan_.shown_as, arguments);
     if (!(plan_.reuse && reused(run)) && !start(run, std::move(arguments))) return std::nullopt;
     if (run.ok()) read_results(run, comparison_.rows[row].summed_speed);
     return run;
@@ -138,11 +137,9 @@ class Runner {
     run.code = end.signal != 0 ? 128 + end.signal : end.code;
     run.wall_seconds = end.seconds;
     if (run.code != 0) run.error = reason(end);
-    write_whole(
-        record_of(run),
-        Json{{"command", run.command}, {"exit_code", run.code}, {"wall_seconds", run.wall_seconds}}
-                .dump(2) +
-            "\n");
+    const Json record{
+        {"command", run.command}, {"exit_code", run.code}, {"wall_seconds", run.wall_seconds}};
+    write_whole(record_of(run), record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return true;
   }
 

@@ -67,6 +67,16 @@ TEST(CompareEntries, FoldersDifferWhateverTheNames) {
   EXPECT_EQ(folder_names(entries), (Words{"a-b", "a-b-2", "entry..", "lr=0.1"}));
 }
 
+TEST(CompareEntries, NoFolderStandsWhereTheComparisonHasAFile) {
+  for (const char* name : {"current", "/current", "current.tmp", "compare.json", "report.html"})
+    EXPECT_NE(refusal([&] {
+                folder_names({{name, {}}});
+              }).find("expected another name"),
+              std::string::npos)
+        << name;
+  EXPECT_EQ(folder_names({{"currently", {}}}), Words{"currently"});
+}
+
 TEST(CompareJob, AnEntrysOptionReplacesTheJobs) {
   const Job job{{"lr", "0.1", false}, {"nesterov", "true", true}, {"set", "model.width=64", false}};
   const Job own{{"lr", "0.2", false},
@@ -176,6 +186,32 @@ TEST(CompareRunner, ATrialHasItsOwnLengthAndSeedAndARoundTheChosenOptions) {
                    "--overwrite", "--json", "cmp/dear/round-2/result.json"}));
 }
 
+TEST(CompareRunner, ARunThatPrintsWhatIsNoTextFailsAloneAndItsCommandCanBeTyped) {
+  const testing::Folder folder;
+  const std::string program = folder / "a program";
+  std::ofstream(program) << "#!/bin/sh\nprintf 'not \\377 text\\n'\nexit 3\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  Plan plan;
+  plan.program = plan.shown_as = program;
+  plan.out = folder / "out";
+  plan.timelines = false;
+  plan.rows = {{{{"strategy", "dear", false}}, "dear", 0}};
+  Comparison comparison;
+  comparison.kind = "train";
+  comparison.rows.emplace_back().entry.name = "dear";
+  SignalQueue signals;
+  EXPECT_EQ(run_all(plan, comparison, signals,
+                    {[](int, int, const std::string&, const std::string&) {},
+                     [](double, const std::string&) {}, [](const Row&, const compare::Run&) {}}),
+            0);
+  ASSERT_EQ(comparison.rows[0].runs.size(), 1u);
+  const compare::Run& run = comparison.rows[0].runs[0];
+  EXPECT_EQ(run.code, 3);
+  EXPECT_EQ(run.error, "not \xef\xbf\xbd text");
+  EXPECT_NO_THROW(to_json(comparison).dump());
+  EXPECT_TRUE(run.command.starts_with("'" + program + "' train --strategy dear")) << run.command;
+}
+
 ClaimRow claim_row(const std::string& name, std::vector<std::optional<double>> times,
                    double speed) {
   ClaimRow row;
@@ -224,6 +260,23 @@ TEST(CompareClaims, SaysWhoDidNotGetThereAndWhatWasExpectedInVain) {
   EXPECT_TRUE(says(claims, "acid was not (the target was not reached)"));
   EXPECT_TRUE(says(claims, "lasgd was (2.04 ×)"));
   EXPECT_TRUE(says(claims, "use lasgd"));
+}
+
+TEST(CompareClaims, SaysOfWhatWasExpectedAlsoWhereTheFirstMissedTheTarget) {
+  ClaimContext context;
+  context.target = 0.9;
+  context.expect = {"acid", "lasgd"};
+  const auto missed = claim_row("allreduce", {std::nullopt, std::nullopt}, 100),
+             acid = claim_row("acid", {std::nullopt, std::nullopt}, 100);
+  EXPECT_TRUE(says(claims_of({missed, acid, claim_row("lasgd", {10.0, 10.2}, 100)}, context),
+                   "Expected to be faster than allreduce here: allreduce did not reach 90 %; acid "
+                   "did not, either; lasgd did, after 10.1 s"));
+  EXPECT_TRUE(says(claims_of({missed, acid}, context),
+                   "faster than allreduce here: nobody knows, since nobody reached 90 %."));
+  context.target = 0;
+  ClaimRow failed = missed;
+  failed.figures.clear();
+  EXPECT_TRUE(says(claims_of({failed, acid}, context), "since allreduce has no samples/s"));
 }
 
 TEST(CompareClaims, WithoutATargetThroughputIsNotAccuracy) {
@@ -300,6 +353,22 @@ TEST(CompareDifference, MatchesByNameAndMarksWhatIsBeyondTheSpread) {
   ASSERT_EQ(sentences.size(), 2u);
   EXPECT_NE(sentences[0].find("allreduce: time to target is better"), std::string::npos);
   EXPECT_NE(change_table(changes).find("only after"), std::string::npos);
+}
+
+TEST(CompareDifference, ATargetThatNoRoundReachedIsWorseThanOneThatAllDid) {
+  Comparison before = two_rows(), after = two_rows();
+  for (auto& run : before.rows[0].runs) run.figures.erase("seconds_to_target");
+  for (auto& run : before.rows[1].runs) run.figures.erase("seconds_to_target");
+  for (auto& run : after.rows[1].runs) run.figures.erase("seconds_to_target");
+  const Json now = to_json(changes_between(to_json(before), to_json(after)));
+  EXPECT_EQ(now[0]["figures"]["seconds_to_target"]["spread"], "beyond");
+  EXPECT_EQ(now[0]["figures"]["seconds_to_target"]["better"], true);
+  EXPECT_EQ(now[1]["figures"]["seconds_to_target"]["spread"], "within");  // nobody, both times
+  const Json back = to_json(changes_between(to_json(after), to_json(before)));
+  EXPECT_EQ(back[0]["figures"]["seconds_to_target"]["better"], false);
+  for (auto& row : after.rows) row.runs.resize(1);
+  const Json once = to_json(changes_between(to_json(before), to_json(after)));
+  EXPECT_EQ(once[0]["figures"]["seconds_to_target"]["spread"], "unknown");
 }
 
 TEST(CompareTimeline, CutsStepsOfTheSlowestWorkerOutOfTheMiddle) {
