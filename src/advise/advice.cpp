@@ -98,20 +98,31 @@ Advice make_advice(const sim::Scenario& cluster, const Effort& effort, const Tel
                                   advice.recommended().error));
   if (!effort.changes) return advice;
 
+  Effort shorter = effort;
   const auto at = [&](const sim::Scenario& other) {
-    const auto again = try_again(other, advice.candidates, effort);
+    const auto again = try_again(other, advice.candidates, shorter);
     count(again);
     return answer_of(again[choose(again, effort.rule).recommended].setup);
   };
+  const std::string answer = answer_of(advice.recommended().setup);
+  tell("the same again, for fewer steps");
+  advice.chosen_again = at(cluster);
+  if (advice.chosen_again != answer && effort.again < effort.steps) {
+    shorter.again = effort.steps;  // no longer shorter, and so no longer another answer
+    advice.chosen_again = at(cluster);
+  }
+  if (advice.chosen_again != answer) return advice;
+  const double network = cluster.network.bytes_per_second, ratio = ratio_of(cluster);
   const auto with_network = [&](double bytes_per_second) {
+    if (bytes_per_second == network) return answer;
     tell("with a network of " + print_bandwidth(bytes_per_second));
     return at(with_bandwidth(cluster, bytes_per_second));
   };
-  const auto with_workers = [&](double ratio) {
-    tell(fmt::format("with workers up to {:.2f} times as fast as others", ratio));
-    return at(with_ratio(cluster, ratio));
+  const auto with_workers = [&](double other) {
+    if (other == ratio) return answer;
+    tell(fmt::format("with workers up to {:.2f} times as fast as others", other));
+    return at(with_ratio(cluster, other));
   };
-  const double network = cluster.network.bytes_per_second, ratio = ratio_of(cluster);
   if (network < kFastestNetwork)
     advice.faster = find_changes(walk(network, kFastestNetwork), with_network);
   if (network > kSlowestNetwork)

@@ -31,6 +31,10 @@ struct Advice {
   Choice choice;
   std::vector<Change> faster, slower;          // networks: in bytes per second of a host
   std::vector<Change> less_equal, more_equal;  // workers: fastest over slowest
+  // What the simulations that look for changes choose on this very cluster; empty: nobody looked.
+  // Where it is not what is recommended they would tell of another answer's changes, and there are
+  // none above.
+  std::string chosen_again;
   int simulations = 0;
   std::uint64_t events = 0;
 

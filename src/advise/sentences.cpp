@@ -127,6 +127,12 @@ std::string caution(const Advice& advice) {
 }
 
 std::vector<std::string> change_sentences(const Advice& advice) {
+  if (advice.chosen_again.empty()) return {};
+  if (advice.chosen_again != answer_of(advice.recommended().setup))
+    return {fmt::format(
+        "What would change the answer is not known: {} is so close that the simulations which look "
+        "for it choose that on this very cluster.",
+        answer_words(advice.chosen_again, ratio_of(advice.cluster) > 1))};
   std::vector<std::string> out;
   const auto add = [&](const std::vector<Change>& changes, const std::string& nothing, bool unequal,
                        const auto& where) {

@@ -221,11 +221,25 @@ TEST(AdviseSentences, NameWhatSynchronousWorkersWaitFor) {
 
 TEST(AdviseSentences, SayFromWhichBandwidthOnAllreduceIsAsGood) {
   Advice advice = made_up_advice({made_up("allreduce", 80), made_up("lasgd", 990)});
+  advice.chosen_again = "lasgd";
   advice.faster = {{2.5e9 / 8, "lasgd", "dear"}, {20e9 / 8, "dear", "allreduce"}};
   const auto sentences = change_sentences(advice);
   ASSERT_GE(sentences.size(), 2u);
   EXPECT_EQ(sentences[0], "Above 2.5 Gb/s `dear` would be the better choice.");
   EXPECT_EQ(sentences[1], "Above 20 Gb/s plain `allreduce` would be as good.");
+}
+
+TEST(AdviseSentences, SayNothingOfChangesThatNobodyLookedForOrThatAreOfAnotherAnswer) {
+  Advice advice = made_up_advice({made_up("allreduce", 80), made_up("lasgd", 990)});
+  EXPECT_TRUE(change_sentences(advice).empty());
+  advice.chosen_again = "lasgd";
+  EXPECT_EQ(change_sentences(advice).front(),
+            "No faster network, up to 100 Gb/s, would change the answer.");
+  advice.chosen_again = "dear, bf16";
+  const auto other = change_sentences(advice);
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_TRUE(says(other.front(), "is not known: `dear` with bfloat16 on the wire is so close"))
+      << other.front();
 }
 
 }  // namespace
