@@ -1,7 +1,10 @@
 // skein advise: which strategy suits a model and a cluster, by simulation.
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -20,25 +23,37 @@ namespace {
 
 constexpr std::chrono::minutes kPatienceOfMeasurements(10);
 
-// A measured profile in a file, for the reader of `skein simulate`; it goes with the object.
+// A measured profile in a file, for the reader of `skein simulate`; it goes with the object. Its
+// folder is new and this user's alone: nobody else can put a link in the file's place.
 class ProfileFile {
  public:
-  explicit ProfileFile(const sim::Profile& profile)
-      : path_(std::filesystem::temp_directory_path() /
-              fmt::format("skein-advise-{}.json", ::getpid())) {
-    sim::write_profile(path_, profile);
+  explicit ProfileFile(const sim::Profile& profile) : folder_(fresh_folder()) {
+    try {
+      sim::write_profile(path(), profile);
+    } catch (...) {
+      remove();
+      throw;
+    }
   }
-  ~ProfileFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
+  ~ProfileFile() { remove(); }
   ProfileFile(const ProfileFile&) = delete;
   ProfileFile& operator=(const ProfileFile&) = delete;
 
-  std::string path() const { return path_.string(); }
+  std::string path() const { return (folder_ / "profile.json").string(); }
 
  private:
-  std::filesystem::path path_;
+  static std::filesystem::path fresh_folder() {
+    std::string path = (std::filesystem::temp_directory_path() / "skein-advise-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr)
+      throw Error(fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
+    return path;
+  }
+  void remove() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::filesystem::path folder_;
 };
 
 class AdviseCommand {
@@ -150,6 +165,7 @@ class AdviseCommand {
                         .rehearsal = {},
                         .note = {},
                         .measured = measured.has_value(),
+                        .links = measured ? measured->links : std::vector<MeasuredLink>(),
                         .map = {}};
     const std::vector<std::string> options = reader_.train_options(cluster);
     const advise::Setup& setup = advice.recommended().setup;

@@ -17,6 +17,8 @@ using Json = nlohmann::json;
 using advise::Candidate;
 using advise::Setup;
 
+constexpr double kAlike = 0.7;  // slowest link over fastest
+
 Json candidate_json(const Candidate& each, const advise::Rule& rule) {
   Json json{{"strategy", each.setup.strategy},
             {"settings", each.setup.settings},
@@ -55,6 +57,14 @@ Json map_json(const advise::Map& map) {
   return cells;
 }
 
+Json links_json(const std::vector<MeasuredLink>& links) {
+  Json rows = Json::array();
+  for (const MeasuredLink& link : links)
+    rows.push_back(
+        {{"hosts", {link.from + 1, link.to + 1}}, {"bytes_per_second", link.bytes_per_second}});
+  return rows;
+}
+
 std::string headline(const advise::Advice& advice) {
   const sim::Scenario& cluster = advice.cluster;
   const int per_host = cluster.network.workers_per_host;
@@ -71,6 +81,22 @@ std::string headline(const advise::Advice& advice) {
   return text;
 }
 
+// Only where they differ: what is simulated has one bandwidth.
+std::string links_text(const std::vector<MeasuredLink>& links) {
+  if (links.empty()) return "";
+  const auto by_rate = [](const MeasuredLink& a, const MeasuredLink& b) {
+    return a.bytes_per_second < b.bytes_per_second;
+  };
+  const auto [slowest, fastest] = std::minmax_element(links.begin(), links.end(), by_rate);
+  if (slowest->bytes_per_second > kAlike * fastest->bytes_per_second) return "";
+  return fmt::format(
+      "links differ: hosts {} and {} have {}, hosts {} and {} have {}; simulated with one "
+      "bandwidth "
+      "for all, that of an all-reduce\n",
+      slowest->from + 1, slowest->to + 1, advise::rate_text(slowest->bytes_per_second),
+      fastest->from + 1, fastest->to + 1, advise::rate_text(fastest->bytes_per_second));
+}
+
 std::string row_text(const Candidate& each, const Candidate& plain, const char* mark) {
   if (!each.error.empty())
     return fmt::format("{:<2}{:<11}{:<30}  failed: {}\n", mark, each.setup.strategy,
@@ -85,7 +111,7 @@ std::string row_text(const Candidate& each, const Candidate& plain, const char* 
 }  // namespace
 
 std::string AdviceReport::text() const {
-  std::string text = headline(advice) + "\n\n" +
+  std::string text = headline(advice) + "\n" + links_text(links) + "\n" +
                      fmt::format("{:<2}{:<11}{:<30}{:>13}{:>11}{:>10}{:>11}{:>12}{:>12}\n", "",
                                  "strategy", "settings", "iteration ms", "samples/s", "of speed",
                                  "sent/step", "exposed ms", "gain");
@@ -143,6 +169,7 @@ nlohmann::json AdviceReport::json() const {
               {"latency_ms", milliseconds(cluster.network.latency)},
               {"speeds", cluster.speeds},
               {"fastest_over_slowest", advise::ratio_of(cluster)},
+              {"links", links_json(links)},
               {"measured", measured}}},
             {"model",
              {{"profile", cluster.profile.name},

@@ -8,6 +8,7 @@
 
 #include "advise/advice.h"
 #include "advise/map.h"
+#include "cli/measure_cluster.h"
 
 namespace skein {
 
@@ -19,6 +20,7 @@ struct AdviceReport {
   std::string rehearsal;  // the same on one host that is made to behave like the cluster, or ""
   std::string note;       // about the command, or ""
   bool measured = false;  // the cluster was
+  std::vector<MeasuredLink> links;  // where it was
   std::optional<advise::Map> map;
 
   std::string text() const;  // for people, without the map

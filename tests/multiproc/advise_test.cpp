@@ -97,6 +97,23 @@ TEST(Advise, MeasuresAModelAndItsCommandsTrainOnTheEmulatedCluster) {
   EXPECT_EQ(trained.at("config").at("emulate-link"), "10mbit");
 }
 
+// A name that others can guess, in a folder that all may write, could be another's link.
+TEST(Advise, LeavesNothingInTheTemporaryFolderAndWritesThroughNoLinkOfOthers) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "tmp");
+  Process process(advise_words({"--model", "mlp", "--set", "model.width=16", "--batch", "4",
+                                "--workers", "2", "--quick", "--steps", "8", "--quiet"}),
+                  {{"TMPDIR", folder / "tmp"}});
+  const std::string guessed = folder / "tmp/skein-advise-" + std::to_string(process.pid());
+  std::filesystem::create_symlink(folder / "victim", guessed + ".json");
+  const Finished end = process.wait(std::chrono::seconds(60));
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "victim"));
+  EXPECT_TRUE(std::filesystem::is_symlink(guessed + ".json"));
+  std::filesystem::remove(guessed + ".json");
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "tmp"));
+}
+
 TEST(Advise, DrawsAMap) {
   const Folder folder;
   Finished end;
@@ -143,20 +160,29 @@ TEST(Advise, MeasuresHostsAndTheLinkBetweenThem) {
   std::ofstream(folder / "ssh") << "#!/bin/sh\nshift; exec sh -c \"$*\"\n";
   chmod((folder / "ssh").c_str(), 0700);
   Finished end;
-  const Json json = advice({"--hosts", "127.0.0.1,127.0.0.2", "--ssh", folder / "ssh", "--model",
-                            "mlp", "--set", "model.width=16", "--set", "data.train=64", "--set",
-                            "data.test=32", "--batch", "4", "--quick", "--steps", "8"},
+  const Json json = advice({"--hosts", "127.0.0.1,127.0.0.2,127.0.0.3", "--ssh", folder / "ssh",
+                            "--model", "mlp", "--set", "model.width=16", "--set", "data.train=64",
+                            "--set", "data.test=32", "--batch", "4", "--quick", "--steps", "8"},
                            &end);
   const Json& cluster = json.at("cluster");
   EXPECT_TRUE(cluster.at("measured"));
-  EXPECT_EQ(cluster.at("workers"), 2);
+  EXPECT_EQ(cluster.at("workers"), 3);
   EXPECT_GT(cluster.at("bytes_per_second"), 1e6);
   EXPECT_GT(cluster.at("latency_ms"), 0);
-  ASSERT_EQ(cluster.at("speeds").size(), 2u);
+  ASSERT_EQ(cluster.at("speeds").size(), 3u);
   EXPECT_EQ(cluster.at("speeds")[0], 1.0);
-  EXPECT_NE(
-      json.at("recommended").at("command").get<std::string>().find("--hosts 127.0.0.1,127.0.0.2"),
-      std::string::npos);
+  // Every two of them, once.
+  ASSERT_EQ(cluster.at("links").size(), 3u);
+  const Json pairs{{1, 2}, {1, 3}, {2, 3}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(cluster.at("links")[i].at("hosts"), pairs[i]);
+    EXPECT_GT(cluster.at("links")[i].at("bytes_per_second"), 1e5);
+  }
+  EXPECT_NE(json.at("recommended")
+                .at("command")
+                .get<std::string>()
+                .find("--hosts 127.0.0.1,127.0.0.2,127.0.0.3"),
+            std::string::npos);
 }
 
 }  // namespace
