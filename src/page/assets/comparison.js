@@ -3,6 +3,7 @@
 {
   const {element} = skein;
   const kMostThin = 24;  // rounds that are drawn
+  const kMostBars = 16;  // workers with a bar each
   const kShownSteps = 3;  // of the slowest strategy; others show more in the same time
 
   const formats = {
@@ -14,12 +15,23 @@
   const spreadOf = (entry, key) => entry.figures[key] || {median: null, count: 0, of: 0};
   const medianOf = (entry, key) => spreadOf(entry, key).median;
 
-  // "11.9 s to 13 s", where there are several rounds.
+  // "11.9 to 13 s", where there are several rounds: a unit that both have is there once.
   skein.rangeText = (figure, spread) => {
     if (spread.of < 2 || spread.count === 0) return '';
     const high = spread.high === null ? 'not reached' : skein.figureText(figure, spread.high);
     const low = skein.figureText(figure, spread.low);
-    return low === high ? '' : low + ' to ' + high;
+    const unit = high.slice(high.lastIndexOf(' '));
+    return low === high ? '' : (low.endsWith(unit) && unit.length < 4 ? low.slice(0, -unit.length) : low) + ' to ' + high;
+  };
+
+  // Where an axis of bars must end so that the lines of their ranges fit; nothing: where the longest bar ends.
+  const kRound = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+  skein.axisEnd = (spreads) => {
+    const most = (of) => Math.max(0, ...spreads.map(of).filter(skein.known));
+    const high = most((spread) => spread.high);
+    if (high <= most((spread) => spread.median)) return undefined;
+    const size = 10 ** Math.floor(Math.log10(high));
+    return size * kRound.find((step) => step * size >= high);
   };
 
   const known = (comparison, key) => comparison.entries.some((entry) => entry.figures[key]);
@@ -56,7 +68,7 @@
   const table = (comparison) => {
     const columns = comparison.figures.filter((figure) => known(comparison, figure.key));
     const rows = comparison.entries.map((entry, index) => {
-      const name = element('td', {}, element('span', {class: 'key', style: 'background:var(--series-' + (index % 9 + 1) + ')'}), entry.name);
+      const name = element('td', {style: 'white-space:normal;min-width:130px'}, element('span', {class: 'key', style: 'background:var(--series-' + (index % 9 + 1) + ')'}), entry.name);
       if (Object.keys(entry.figures).length > 0)
         return element('tr', {}, name, ...columns.map((figure) => cell(comparison, figure, entry)));
       return element('tr', {}, name, element('td', {class: 'failed', colspan: columns.length},
@@ -106,6 +118,14 @@
     return {name: entry.name, index, points: curves.length ? medianCurve(curves) : [], thin: curves.length > 1 ? curves.slice(0, kMostThin) : []};
   }).filter((series) => series.points.length > 0);
 
+  // A line across, as long as the longest curve.
+  const targetLine = (comparison, series) => {
+    if (!comparison.target_accuracy || !series.length) return [];
+    const end = Math.max(...series.flatMap((one) => [one.points, ...one.thin].map((points) => points[points.length - 1].x)));
+    return [{name: 'target ' + skein.percent(comparison.target_accuracy, 2), faint: true, get color() { return skein.color('muted'); },
+      points: [0, end].map((x) => ({x, y: comparison.target_accuracy}))}];
+  };
+
   const about = (comparison) => (comparison.rounds > 1 ? 'Thick: the median of the rounds. Thin: each round.' : null);
 
   const curves = (into, comparison) => {
@@ -113,6 +133,7 @@
     const samples = {title: 'samples', format: skein.number, min: 0};
     const draw = (spec, from, x, y) => {
       const series = skein.curveSeries(comparison, from, x, y);
+      if (y === 'accuracy') series.push(...targetLine(comparison, series));
       if (series.length) skein.linePlot(into, {about: about(comparison), height: 300, ...spec, series});
     };
     draw({title: 'Accuracy over time', x: time, y: {format: skein.percent}}, 'curve', 'seconds', 'accuracy');
@@ -130,16 +151,32 @@
     const figure = comparison.figures.find((one) => one.key === key);
     skein.barPlot(into, {height: 60 + 30 * entries.length, horizontal: true, ...spec,
       labels: entries.map((entry) => entry.name),
-      y: {format: (value) => skein.figureText(figure, value), ...spec.y},
+      y: {format: (value) => skein.figureText(figure, value), max: skein.axisEnd(entries.map((entry) => spreadOf(entry, key))), ...spec.y},
       series: [{name: spec.title, values: entries.map((entry) => medianOf(entry, key)),
         indices: entries.map((entry) => comparison.entries.indexOf(entry)),
         ranges: entries.map((entry) => spreadOf(entry, key))}]});
   };
 
+  // Of more workers than can have a bar each: the one in the middle, and a line from the least busy to the busiest.
+  const utilisationOfMany = (into, comparison, entries) => {
+    const busy = entries.map((entry) => entry.per_worker.map((worker) => worker.busy_fraction.median).filter(skein.known));
+    const some = entries.filter((_, at) => busy[at].length > 0), values = busy.filter((each) => each.length > 0);
+    if (!some.length) return;
+    skein.barPlot(into, {title: 'Busy computing, the middle worker', height: 60 + 30 * some.length, horizontal: true,
+      about: 'The rest of the time a worker waits. There are too many workers for a bar each: lines go from the least busy worker to the busiest.',
+      labels: some.map((entry) => entry.name), y: {format: skein.percent, max: 1},
+      series: [{name: 'median of the workers', values: values.map(middle), indices: some.map((entry) => comparison.entries.indexOf(entry)),
+        ranges: values.map((each) => ({low: Math.min(...each), high: Math.max(...each)}))}]});
+  };
+
   const utilisation = (into, comparison) => {
     const entries = comparison.entries.filter((entry) => entry.per_worker.length > 0);
     const workers = Math.max(0, ...entries.map((entry) => entry.per_worker.length));
-    if (!workers || workers > 16) return;
+    if (!workers) return;
+    if (workers > kMostBars) {
+      utilisationOfMany(into, comparison, entries);
+      return;
+    }
     const series = [...Array(workers).keys()].map((rank) => ({name: 'worker ' + rank, index: rank,
       values: entries.map((entry) => (entry.per_worker[rank] ? entry.per_worker[rank].busy_fraction.median : null))}));
     skein.barPlot(into, {title: 'Busy computing, each worker', about: 'The rest of the time a worker waits.', height: 300,
@@ -165,17 +202,18 @@
     const entries = comparison.entries.filter((entry) => entry.timeline);
     if (!entries.length) return [];
     const end = Math.max(...entries.map(({timeline}) => Math.min(1, kShownSteps / timeline.steps) * timeline.length_ms));
-    const box = element('div', {class: 'timelines'});
+    const box = element('div', {class: 'timelines'}), shown = Math.max(...entries.map(({timeline}) => timeline.workers.length));
+    const which = shown < comparison.workers ? ' Shown are the first ' + shown + ' of ' + comparison.workers + ' workers.' : '';
     for (const entry of entries) {
       const {timeline} = entry;
-      const plot = skein.timelinePlot(box, {title: entry.name, about: 'From ' + skein.duration(timeline.from_ms) + ' after the first step on.'});
+      const plot = skein.timelinePlot(box, {title: entry.name, about: timeline.from_ms > 0 ? 'From ' + skein.duration(timeline.from_ms) + ' after the first step on.' : 'From the first step on.'});
       plot.update(timeline.workers.map((worker) => ({name: 'worker ' + worker.rank, spans: worker.spans
         .filter(([lane, begin]) => kinds[lane] && begin < end)
         .map(([lane, begin, finish]) => ({kind: kinds[lane], begin, end: Math.min(end, finish), name: lane}))})),
         {begin: 0, end});
     }
     return [element('h3', {}, 'What each worker did'),
-      element('p', {class: 'facts'}, 'A few steps in the middle of the first round; every strategy has the same scale. Hatched: waiting, which is communication that computing does not hide.'), box];
+      element('p', {class: 'facts'}, 'A few steps in the middle of the first round; every strategy has the same scale. Hatched: waiting, which is communication that computing does not hide.' + which), box];
   };
 
   const searches = (comparison) => {

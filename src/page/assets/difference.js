@@ -5,7 +5,8 @@
 
   const spreadCell = (figure, spread) => {
     const range = skein.rangeText(figure, spread);
-    return element('span', {}, skein.known(spread.median) ? skein.figureText(figure, spread.median) : 'not reached',
+    return element('span', {}, skein.known(spread.median) ? skein.figureText(figure, spread.median)
+      : figure.key === 'seconds_to_target' && spread.of > 0 ? 'not reached' : '–',
       range ? element('span', {class: 'range'}, ' ' + range) : null);
   };
 
@@ -24,8 +25,9 @@
       const change = entry.figures[figure.key];
       const cells = [['figure', figure.title], ['before', spreadCell(figure, change.before)], ['after', spreadCell(figure, change.after)],
         ['change', skein.known(change.ratio) ? (change.ratio >= 1 ? '+' : '') + skein.percent(change.ratio - 1) : '–'], ['', verdict(change)]];
-      return element('tr', {}, element('td', {}, index === 0 ? entry.name : ''),
-        ...cells.map(([title, value]) => element('td', {'data-title': title}, value)));
+      const value = (side) => (skein.known(change[side].median) ? String(change[side].median) : null);
+      return element('tr', {'data-entry': entry.name, 'data-figure': figure.key, 'data-before': value('before'), 'data-after': value('after')},
+        element('td', {}, index === 0 ? entry.name : ''), ...cells.map(([title, text]) => element('td', {'data-title': title}, text)));
     });
   });
 
@@ -39,7 +41,8 @@
     if (!entries.length) return;
     const values = (side) => entries.map((entry) => entry.figures[key][side].median);
     skein.barPlot(into, {title: figure.title, height: 60 + 44 * entries.length, horizontal: true, labels: entries.map((entry) => entry.name),
-      y: {format: (value) => skein.figureText(figure, value)},
+      y: {format: (value) => skein.figureText(figure, value),
+        max: skein.axisEnd(entries.flatMap((entry) => [entry.figures[key].before, entry.figures[key].after]))},
       series: [{name: 'before', values: values('before'), ranges: entries.map((entry) => entry.figures[key].before), index: 6},
         {name: 'after', values: values('after'), ranges: entries.map((entry) => entry.figures[key].after), index: 0}]});
   };
