@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "multiproc/browser.h"
+#include "multiproc/http.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -254,6 +255,126 @@ TEST(Compare, TwoComparisonsCanBeCompared) {
   EXPECT_EQ(count(show.out, "By throughput alone"), 2) << show.out;
 }
 
+// Paths need not be UTF-8, and what runs print need not be either.
+TEST(Compare, BytesThatAreNoUtf8AreReplacedInItsFiles) {
+  const Folder folder;
+  Words words = simulated("allreduce");
+  words.insert(words.end(), {"--quiet", "--no-timeline", "--json", folder / "c.json"});
+  const std::string out = folder /
+                          "b\xff"
+                          "d";
+  const auto end = compare(words, out);
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  for (const std::string& file : {out + "/compare.json", std::string(folder / "c.json"),
+                                  out + "/allreduce/round-1/result.json"}) {
+    const Json json = Json::parse(contents(file));
+    EXPECT_NE(json.dump().find("b\xef\xbf\xbd"
+                               "d"),
+              std::string::npos)
+        << file;
+  }
+}
+
+TEST(Compare, AnEntryCannotHaveTheNameOfTheComparisonsOwnLink) {
+  const Folder folder;
+  std::ofstream(folder / "job.toml") << "simulate = true\nworkers = 2\nprofile = \"resnet50\"\n"
+                                        "[entries.current]\nstrategy = \"allreduce\"\n";
+  const auto end = compare({"--config", folder / "job.toml"}, folder / "out");
+  EXPECT_EQ(end.code, 2) << end.err;
+  EXPECT_NE(end.err.find("entry 'current': the comparison itself has 'current'"), std::string::npos)
+      << end.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+// The files of `make demo`, with every entry, for a few steps each.
+class Demo : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Demo, EveryEntryOfItsClusterEndsWell) {
+  const Folder folder;
+  const std::string file = SKEIN_SOURCE_DIR "/examples/demo/" + std::string(GetParam()) + ".toml";
+  const auto end = Process(compare_words({"--config", file, "--samples", "256", "--eval-every",
+                                          "128", "--emulate-step", "4ms", "--set", "data.train=256",
+                                          "--set", "data.test=64", "--no-timeline", "--quiet"},
+                                         folder / "out"))
+                       .wait(seconds(240));
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  const Json json = Json::parse(contents(folder / "out/compare.json"));
+  EXPECT_TRUE(json.at("complete"));
+  EXPECT_EQ(json.at("entries").size(), 8u);
+  for (const Json& each : json.at("entries")) {
+    EXPECT_FALSE(each.contains("error") && !each.at("error").empty()) << each.at("error");
+    EXPECT_GT(each.at("figures").at("samples_per_second").at("median"), 0) << each.at("name");
+    EXPECT_TRUE(each.at("figures").contains("accuracy")) << each.at("name");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Compare, Demo,
+                         ::testing::Values("slow-network", "unequal-machines", "both"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(Compare, TheDemoHasOnePageForAllClustersAndOneReport) {
+  const Folder folder;
+  const std::string out = folder / "out";
+  Process process({SKEIN_SOURCE_DIR "/examples/demo/run.sh", SKEIN_BINARY, out, "--strategies",
+                   "allreduce", "--expect", "allreduce", "--samples", "128", "--eval-every", "64",
+                   "--emulate-step", "4ms", "--set", "data.train=256", "--set", "data.test=64"});
+  // The address of the first cluster is the second's.
+  ASSERT_TRUE(eventually(
+      [&] { return std::filesystem::exists(out + "/unequal-machines/current/run.json"); },
+      seconds(120)))
+      << process.err();
+  const PageUrl url = PageUrl::in(process.err());
+  const std::string answer = ask(url.port, "GET /api/state?token=" + url.token);
+  const auto end = process.wait(seconds(180));
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  for (const char* cluster : {"slow-network", "unequal-machines", "both"}) {
+    const std::string run = out + "/" + cluster + "/current";
+    EXPECT_TRUE(std::filesystem::exists(run + "/timeline")) << run;
+  }
+  EXPECT_FALSE(std::filesystem::is_symlink(out + "/current"));
+  if (end.out.find("no report") != std::string::npos)
+    GTEST_SKIP() << end.out.substr(end.out.find("no report"));
+  EXPECT_EQ(count(end.err, "page  http://127.0.0.1:"), 1) << end.err;
+  EXPECT_EQ(status_of(answer), 200) << end.err;
+  EXPECT_NE(body_of(answer).find("unequal-machines"), std::string::npos) << answer;
+  EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
+}
+
+// Opens a report narrow and wide, and expects no error, no blank plot and as many plots.
+template <typename Check>
+void open_report(const std::string& file, const std::string& plots, Check check) {
+  for (const int width : {390, 1280}) {
+    SCOPED_TRACE(width);
+    const std::string dom = dom_after_scripts("file://" + file + "?check", width);
+    EXPECT_EQ(attribute_of(dom, "<html", "data-problems"), "");
+    EXPECT_EQ(attribute_of(dom, "<html", "data-blank"), "");
+    EXPECT_EQ(attribute_of(dom, "<html", "data-scrolls"), "false");
+    EXPECT_EQ(attribute_of(dom, "<html", "data-drawn"), plots);
+    check(dom);
+  }
+}
+
+// Every number of the table is the one in compare.json, and there is no other.
+void expect_table(const std::string& dom, const Json& comparison) {
+  int numbers = 0;
+  for (const Json& row : comparison.at("entries"))
+    for (const auto& [key, spread] : row.at("figures").items()) {
+      if (spread.at("median").is_null()) continue;
+      ++numbers;
+      const std::string cell =
+          "data-entry=\"" + row.at("name").get<std::string>() + "\" data-figure=\"" + key + "\"";
+      EXPECT_EQ(std::atof(attribute_of(dom, cell, "data-value").c_str()),
+                spread.at("median").get<double>())
+          << cell;
+    }
+  EXPECT_GT(numbers, 0);
+  EXPECT_EQ(count(dom, "data-value="), numbers);
+}
+
 TEST(CompareInChromium, TheReportDrawsAllPlotsAndItsTableHasTheNumbersOfTheJson) {
   if (chromium().empty()) GTEST_SKIP() << "there is no chromium here (Debian: chromium)";
   const Folder folder;
@@ -265,26 +386,71 @@ TEST(CompareInChromium, TheReportDrawsAllPlotsAndItsTableHasTheNumbersOfTheJson)
   if (end.out.find("no report") != std::string::npos)
     GTEST_SKIP() << end.out.substr(end.out.find("no report"));
   const Json json = Json::parse(contents(folder / "out/compare.json"));
-  for (const int width : {390, 1280}) {
-    SCOPED_TRACE(width);
-    const std::string dom =
-        dom_after_scripts("file://" + (folder / "out/report.html?check"), width);
-    EXPECT_EQ(attribute_of(dom, "<html", "data-problems"), "");
-    EXPECT_EQ(attribute_of(dom, "<html", "data-blank"), "");
-    EXPECT_EQ(attribute_of(dom, "<html", "data-scrolls"), "false");
-    EXPECT_EQ(attribute_of(dom, "<html", "data-drawn"), "9");  // 2 curves, 4 of bars, 3 timelines
+  // 2 curves, 4 of bars, 3 timelines
+  open_report(folder / "out/report.html", "9", [&](const std::string& dom) {
     EXPECT_NE(dom.find("&lt;/script&gt;&lt;b&gt;&amp;</h1>"), std::string::npos);
-    for (const Json& row : json.at("entries"))
-      for (const auto& [key, spread] : row.at("figures").items()) {
-        const std::string cell =
-            "data-entry=\"" + row.at("name").get<std::string>() + "\" data-figure=\"" + key + "\"";
-        EXPECT_EQ(std::atof(attribute_of(dom, cell, "data-value").c_str()),
-                  spread.at("median").get<double>())
-            << cell;
+    EXPECT_NE(dom.find("Busy computing, each worker"), std::string::npos);
+    expect_table(dom, json);
+  });
+}
+
+TEST(CompareInChromium, TheReportOfTrainedRunsHasAccuraciesAndTheirTarget) {
+  if (chromium().empty()) GTEST_SKIP() << "there is no chromium here (Debian: chromium)";
+  const Folder folder;
+  Words words = trained("allreduce, lasgd:lr=0.02");
+  words.insert(words.end(), {"--rounds", "2", "--quiet"});
+  const auto end = compare(words, folder / "out");
+  ASSERT_EQ(end.code, 0) << end.err;
+  if (end.out.find("no report") != std::string::npos)
+    GTEST_SKIP() << end.out.substr(end.out.find("no report"));
+  const Json json = Json::parse(contents(folder / "out/compare.json"));
+  // accuracy over time and over samples, 5 of bars, 2 timelines
+  open_report(folder / "out/report.html", "9", [&](const std::string& dom) {
+    EXPECT_NE(dom.find("Accuracy over time"), std::string::npos);
+    EXPECT_NE(dom.find("Accuracy over samples"), std::string::npos);
+    EXPECT_NE(dom.find("Time to 5 %"), std::string::npos);
+    EXPECT_EQ(count(dom, "target 5 %</button>"), 2);  // in the legends of both curves
+    expect_table(dom, json);
+  });
+
+  // And of two such comparisons.
+  const std::string diff = folder / "diff.html";
+  const auto made = run({SKEIN_BINARY, "compare", "diff", folder / "out", folder / "out",
+                         "--report", diff, "--json", folder / "diff.json"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Json changes = Json::parse(contents(folder / "diff.json")).at("changes");
+  // bars of 5 figures, and the accuracies of both entries
+  open_report(diff, "7", [&](const std::string& dom) {
+    int rows = 0;
+    for (const Json& entry : changes)
+      for (const auto& [key, change] : entry.at("figures").items()) {
+        ++rows;
+        const std::string row = "data-entry=\"" + entry.at("name").get<std::string>() +
+                                "\" data-figure=\"" + key + "\"";
+        for (const char* side : {"before", "after"})
+          EXPECT_EQ(std::atof(attribute_of(dom, row, std::string("data-") + side).c_str()),
+                    change.at(side).at("median").get<double>())
+              << row << side;
       }
-    EXPECT_EQ(count(dom, "data-value="),
-              3 * static_cast<int>(json["entries"][0]["figures"].size()));
-  }
+    EXPECT_GT(rows, 10);
+    EXPECT_EQ(count(dom, "data-before="), rows);
+    EXPECT_NE(dom.find("Accuracy over time: allreduce"), std::string::npos);
+  });
+}
+
+TEST(CompareInChromium, ManyWorkersHaveOneBarForEachEntryAndTheReportSaysSo) {
+  if (chromium().empty()) GTEST_SKIP() << "there is no chromium here (Debian: chromium)";
+  const Folder folder;
+  const auto end = compare({"--simulate", "--strategies", "allreduce, dear", "--workers", "17",
+                            "--profile", "resnet50", "--iterations", "2", "--no-timeline"},
+                           folder / "out");
+  ASSERT_EQ(end.code, 0) << end.err;
+  if (end.out.find("no report") != std::string::npos)
+    GTEST_SKIP() << end.out.substr(end.out.find("no report"));
+  open_report(folder / "out/report.html", "4", [&](const std::string& dom) {
+    EXPECT_NE(dom.find("Busy computing, the middle worker"), std::string::npos);
+    EXPECT_NE(dom.find("too many workers for a bar each"), std::string::npos);
+  });
 }
 
 }  // namespace
