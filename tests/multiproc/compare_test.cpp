@@ -404,8 +404,12 @@ TEST(CompareInChromium, TheReportOfTrainedRunsHasAccuraciesAndTheirTarget) {
   if (end.out.find("no report") != std::string::npos)
     GTEST_SKIP() << end.out.substr(end.out.find("no report"));
   const Json json = Json::parse(contents(folder / "out/compare.json"));
-  // accuracy over time and over samples, 5 of bars, 2 timelines
-  open_report(folder / "out/report.html", "9", [&](const std::string& dom) {
+  // Accuracy over time and over samples, 5 of bars, 2 timelines; and how far models are apart,
+  // where a run this short has found out.
+  bool consensus = false;
+  for (const Json& each : json.at("entries"))
+    for (const Json& run : each.at("runs")) consensus |= !run.at("consensus").empty();
+  open_report(folder / "out/report.html", consensus ? "10" : "9", [&](const std::string& dom) {
     EXPECT_NE(dom.find("Accuracy over time"), std::string::npos);
     EXPECT_NE(dom.find("Accuracy over samples"), std::string::npos);
     EXPECT_NE(dom.find("Time to 5 %"), std::string::npos);

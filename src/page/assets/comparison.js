@@ -99,6 +99,10 @@
     return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
   };
 
+  // Of rounds that have no place in common, since each ended before another's first evaluation: point by point.
+  const medianPoints = (curves) => curves[0].slice(0, Math.min(...curves.map((points) => points.length))).map((_, at) =>
+    ({x: middle(curves.map((points) => points[at].x)), y: middle(curves.map((points) => points[at].y))}));
+
   // Where all rounds have a value: beyond that a median would be of fewer.
   const medianCurve = (curves) => {
     if (curves.length === 1) return curves[0];
@@ -108,7 +112,7 @@
       const values = curves.map((points) => valueAt(points, x)).filter(skein.known);
       if (values.length === curves.length) out.push({x, y: middle(values)});
     }
-    return out;
+    return out.length ? out : medianPoints(curves);
   };
 
   skein.curveSeries = (comparison, from, x, y) => comparison.entries.map((entry, index) => {
