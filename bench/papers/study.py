@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: runs that are kept, tables, and their places in docs/papers.md.
+"""What the scripts of this folder share: runs that are kept, and tables.
 
 A run is one `skein simulate`. Its figures are kept in out/papers/STUDY.json under its command, so a study that was ended goes
 on where it was, and every figure of a table can be had again by its command.
@@ -8,7 +8,6 @@ import concurrent.futures
 import json
 import math
 import os
-import re
 import shlex
 import statistics
 import subprocess
@@ -16,7 +15,6 @@ import tempfile
 import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGE = os.path.join(ROOT, "docs/papers.md")
 KEPT = ("samples", "seconds", "accuracy", "loss", "samples_per_second", "utilisation", "wall_seconds", "curve", "bytes_sent")
 # What is trained. `small` is for two cores, `full` for a GPU and CIFAR-10.
 SCALES = {
@@ -36,7 +34,7 @@ class Study:
         parser.add_argument("--seeds", type=int, default=2)
         parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many: what is known is printed")
         parser.add_argument("--out", default=os.path.join(ROOT, "out/papers"))
-        parser.add_argument("--write-only", action="store_true", help="run nothing: tables and pictures of what is known")
+        parser.add_argument("--write-only", action="store_true", help="run nothing: the table of what is known")
         self.options = parser.parse_args()
         if self.options.scale == "full" and not self.options.data:
             parser.error("--scale full needs --data cifar10:DIR")
@@ -82,25 +80,11 @@ class Study:
     def start(self, *arguments):
         return self.pool.submit(self.run, *arguments)
 
-    def write(self, lines, picture=None):
-        """Prints the lines, and puts them into the page where it has this study."""
-        text = "\n".join(lines)
-        print(text, flush=True)
-        if picture:
-            with open(os.path.join(ROOT, "docs/images", f"papers-{self.name}.svg"), "w") as file:
-                file.write(picture)
-        with open(PAGE, encoding="utf-8") as file:
-            page = file.read()
-        begin, end = f"<!-- study {self.name} -->", "<!-- end -->"
-        pattern = re.compile(re.escape(begin) + r"\n.*?" + re.escape(end), re.S)
-        if not pattern.search(page):
-            print(f"({PAGE} has no place for {self.name})")
-            return
-        image = f"\n\n![{self.name}](images/papers-{self.name}.svg)" if picture else ""
-        page = pattern.sub(lambda _: f"{begin}\n{text}{image}\n{end}", page)
-        with open(PAGE + ".tmp", "w", encoding="utf-8") as file:
-            file.write(page)
-        os.replace(PAGE + ".tmp", PAGE)
+    def write(self, lines):
+        """Prints the lines, and keeps them beside the runs."""
+        print("\n".join(lines), flush=True)
+        with open(self.path.removesuffix(".json") + ".md", "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
 
     def cost(self):
         wall = sum(each.get("wall_seconds") or 0 for each in self.known.values())
