@@ -9,6 +9,7 @@
 #include "core/units.h"
 #include "keep/checkpoint_files.h"
 #include "keep/checkpoint_state.h"
+#include "skein/checkpoint.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -60,10 +61,8 @@ std::string verdict(const Json& row) {
 // A program's own, as far as they fit in a line.
 std::string values_of(const Json& row) {
   constexpr std::size_t kLongest = 60;
-  std::string text;
-  for (const auto& [name, value] : row["values"].items())
-    text += fmt::format("{}{} = {}", text.empty() ? "; " : ", ", name, value.get<std::string>());
-  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "…";
+  const std::string text = print_values(row["values"].get<Values>(), kLongest);
+  return text.empty() ? "" : "; " + text;
 }
 
 std::string text_of(const Json& value) {

@@ -72,8 +72,11 @@ std::vector<fs::path> checkpoints_in(const fs::path& out) {
   return numbered_in(out / "checkpoints");
 }
 
+// A program's own folder may have one called "checkpoints", too.
 fs::path checkpoint_folder(const fs::path& folder) {
   std::error_code none;
+  for (const fs::path& each : numbered_in(folder))
+    if (fs::exists(each / "state.json", none) || fs::exists(each / kChecksums, none)) return folder;
   const fs::path inner = folder / "checkpoints";
   return fs::is_directory(inner, none) ? inner : folder;
 }

@@ -142,6 +142,29 @@ void check_values(const std::map<std::string, std::string>& values) {
         bytes, kMost));
 }
 
+std::string print_values(const std::map<std::string, std::string>& values, std::size_t longest) {
+  std::string all;
+  for (const auto& [name, value] : values)
+    all += fmt::format("{}{} = {}", all.empty() ? "" : ", ", name, value);
+  std::string shown;
+  std::size_t letters = 0;
+  for (std::size_t at = 0; at < all.size();) {
+    std::size_t end = at + 1;  // of the letter that begins here
+    while (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xc0) == 0x80) ++end;
+    const auto first = static_cast<unsigned char>(all[at]);
+    const bool second_page =  // U+0080 to U+009f
+        first == 0xc2 && end == at + 2 && static_cast<unsigned char>(all[at + 1]) < 0xa0;
+    std::string letter = all.substr(at, end - at);
+    if (first < 0x20 || first == 0x7f) letter = fmt::format("\\x{:02x}", first);
+    if (second_page) letter = fmt::format("\\x{:02x}", static_cast<unsigned char>(all[at + 1]));
+    letters += first < 0x20 || first == 0x7f || second_page ? letter.size() : 1;
+    if (letters > longest) return shown + "…";
+    shown += letter;
+    at = end;
+  }
+  return shown;
+}
+
 CheckpointState read_state(const std::filesystem::path& checkpoint) {
   const Entries entries(checkpoint / "state.json");
   CheckpointState state;

@@ -36,6 +36,10 @@ std::string print_state(const CheckpointState& state);
 // ConfigError for a program's own values that are too long, or not UTF-8.
 void check_values(const std::map<std::string, std::string>& values);
 
+// A program's own values on one line of a terminal, "epoch = 3, name = x", of at most `longest`
+// characters: a control character is shown as \xNN, and no letter is cut in two.
+std::string print_values(const std::map<std::string, std::string>& values, std::size_t longest);
+
 // Of the checkpoint in that folder. ConfigError, with the file and the entry, for one that is
 // missing, not JSON, or has an entry that no run could have written.
 CheckpointState read_state(const std::filesystem::path& checkpoint);

@@ -109,8 +109,32 @@ int World::Impl::leader() const {
 void World::Impl::write_once(const std::function<void()>& write) {
   for (int writer = -1; writer < 0 || !present()[static_cast<std::size_t>(writer)];) {
     writer = leader();
-    if (writer == fabric_->rank()) write();
-    calls_->meet("the end of writing a file");
+    std::exception_ptr failed;
+    if (writer == fabric_->rank()) try {
+        write();
+      } catch (const std::exception&) {
+        failed = std::current_exception();
+      }
+    agree_on_success("the end of writing a file", failed);
+  }
+}
+
+void World::Impl::agree_on_success(const std::string& call, const std::exception_ptr& own) {
+  std::string text;
+  if (own) try {
+      std::rethrow_exception(own);
+    } catch (const ConfigError& error) {
+      text = fmt::format("C{}", error.what());
+    } catch (const std::exception& error) {
+      text = fmt::format("E{}", error.what());
+    }
+  const auto texts = calls_->gather_text(call, text);
+  if (own) std::rethrow_exception(own);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    const std::string why = fmt::format("rank {}: {}", rank, texts[rank].substr(1));
+    if (texts[rank].front() == 'C') throw ConfigError(why);
+    throw Error(why);
   }
 }
 

@@ -74,8 +74,13 @@ class World::Impl final : public WaitObserver {
   // The lowest of them: the one that speaks and writes files for all. Throws like check_company().
   int leader() const;
 
-  // The leader runs `write`; when this returns it has, or has been lost and the next has.
+  // The leader runs `write`; when this returns it has, or has been lost and the next has. What
+  // `write` throws all workers throw.
   void write_once(const std::function<void()>& write);
+
+  // Throws on all workers if one has failed: ConfigError where that was one, else Error. `own` is
+  // what this worker caught, or null. All workers make the same `call`.
+  void agree_on_success(const std::string& call, const std::exception_ptr& own);
 
   // See Calls.
   void check_company() const { calls_->check_company(); }

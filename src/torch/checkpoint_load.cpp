@@ -113,25 +113,6 @@ fs::path find_checkpoint(World& world, const fs::path& folder, const std::string
                   names.front() == "." ? "; skein checkpoints DIR lists which are whole" : ""));
 }
 
-void agree_on_success(World& world, const std::exception_ptr& own) {
-  std::string text;
-  if (own) try {
-      std::rethrow_exception(own);
-    } catch (const ConfigError& error) {
-      text = fmt::format("C{}", error.what());
-    } catch (const std::exception& error) {
-      text = fmt::format("E{}", error.what());
-    }
-  const auto texts = world.impl().gather_text(text);
-  if (own) std::rethrow_exception(own);
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty()) continue;
-    const std::string why = fmt::format("rank {}: {}", rank, texts[rank].substr(1));
-    if (texts[rank].front() == 'C') throw ConfigError(why);
-    throw Error(why);
-  }
-}
-
 Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
                                       const std::map<std::string, std::string>& identity) {
   std::optional<Contents> contents;
@@ -142,7 +123,7 @@ Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  agree_on_success(run_.world(), failed);
+  run_.world().impl().agree_on_success("resume()", failed);
   CheckpointState& state = contents->state;
   if (run_.strategy().wants_order_of_reads()) lay_out(run_, state.order);
   if (state.ordered) run_.settle_order();

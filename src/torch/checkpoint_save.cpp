@@ -25,8 +25,11 @@ bool has_room(Distributed::Impl& run, bool leads) {
   const std::uint64_t plane = run.binding().arena().size() * sizeof(float);
   const std::uint64_t state = run.optimizer().owned_state().vector_count() * plane;
   std::uint64_t bytes = leads ? plane + state : 0;
-  if (!run.strategy().equal_replicas())  // perhaps all on this host
-    bytes += state * static_cast<std::uint64_t>(run.world().size());
+  std::uint64_t own = run.ema() ? plane : 0;
+  if (!run.strategy().equal_replicas()) own += state;
+  for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
+    for (const NamedTensor& each : *buffers) own += each.tensor.nbytes();
+  bytes += own * static_cast<std::uint64_t>(run.world().size());  // perhaps all on this host
   const auto available = available_memory();
   return !available || 2 * bytes <= *available;
 }
@@ -56,7 +59,15 @@ File optimizer_file(Distributed::Impl& run, int leader, const fs::path& folder, 
   for (const TensorShape& each : shapes)
     count += static_cast<std::size_t>(c10::multiply_integers(each.sizes));
   if (copied) {
-    const torch::Tensor all = torch::empty({static_cast<std::int64_t>(count)});
+    torch::Tensor all;
+    try {
+      all = torch::empty({static_cast<std::int64_t>(count)});
+    } catch (const std::exception&) {
+      stream_parameters(run, leader, [](Span) {});
+      return {name, [error = std::current_exception()](const fs::path&) -> FileSum {
+                std::rethrow_exception(error);
+              }};
+    }
     const Span memory{all.data_ptr<float>(), count};
     std::size_t at = 0;
     stream_parameters(run, leader, [&](Span values) {
@@ -137,27 +148,45 @@ Checkpoints::~Checkpoints() {
     fmt::print(stderr, "skein: the last checkpoint was not saved: {}\n", error);
 }
 
+bool Checkpoints::present(int rank) const {
+  return run_.world().impl().present()[static_cast<std::size_t>(rank)];
+}
+
+// One that is lost while it begins has begun nothing: the next one does.
+int Checkpoints::begin(const UnfinishedCheckpoint& checkpoint, const Save& what) {
+  World& world = run_.world();
+  for (;;) {
+    const int leader = world.impl().leader();
+    const bool leads = world.rank() == leader;
+    std::exception_ptr failed;
+    try {
+      if (leads) {
+        what.prepare();
+        checkpoint.begin();
+      }
+    } catch (const std::exception&) {
+      failed = std::current_exception();
+    }
+    world.impl().agree_on_success("the beginning of save_checkpoint()", failed);
+    const auto ids = world.impl().gather_text(leads ? run_id : "");
+    if (!present(leader)) continue;
+    run_id = ids[static_cast<std::size_t>(leader)];
+    what.prepared();
+    return leader;
+  }
+}
+
 void Checkpoints::save(const fs::path& folder, Save what) {
   World& world = run_.world();
   const PhaseScope phase(world.impl().board(), Phase::saving);
   finish();
-  world.calls().meet("save_checkpoint()");
-  const int leader = world.impl().leader(), rank = world.rank();
+  world.calls().meet(what.wait ? "save_checkpoint() that waits" : "save_checkpoint()");
+  const UnfinishedCheckpoint checkpoint(folder, std::to_string(what.state.samples));
+  const int leader = begin(checkpoint, what), rank = world.rank();
   const bool leads = rank == leader;
   std::vector<int> ranks;
   for (int each = 0; each < world.size(); ++each)
-    if (world.impl().present()[static_cast<std::size_t>(each)]) ranks.push_back(each);
-  const UnfinishedCheckpoint checkpoint(folder, std::to_string(what.state.samples));
-  std::exception_ptr failed;
-  try {
-    if (leads) {
-      what.prepare();
-      checkpoint.begin();
-    }
-  } catch (const std::exception&) {
-    failed = std::current_exception();
-  }
-  agree_on_success(world, failed);
+    if (present(each)) ranks.push_back(each);
   const bool room = world.sum_integers({has_room(run_, leads) ? 0 : 1}).front() == 0;
   const bool copied = room && !what.wait;
 
@@ -169,13 +198,17 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   if (what.state.run_id.empty()) what.state.run_id = run_id;
   std::vector<File> files;
   const auto model = run_.tensors_to_save();
-  {
+  std::exception_ptr failed;
+  try {
     const AtRest rest(run_);
     auto own = own_tensors(run_, what.state.steps);
     own.insert(own.end(), what.own.begin(), what.own.end());
     files.push_back(file_of(own_file({}, rank).string(), std::move(own), copied));
     if (leads) files.push_back(file_of("model.safetensors", model, copied));
+  } catch (const std::exception&) {
+    failed = std::current_exception();
   }
+  world.impl().agree_on_success("the copy of save_checkpoint()", failed);
   File optimizer = optimizer_file(run_, leader, checkpoint.path(), copied);
   if (leads) {
     files.push_back(std::move(optimizer));
@@ -184,6 +217,8 @@ void Checkpoints::save(const fs::path& folder, Save what) {
                      }});
   }
   unfinished_ = checkpoint.path();
+  published_ = checkpoint.published();
+  leader_ = leader;
   pending_ = true;
   writer_.start(Writing{
       checkpoint,
@@ -196,6 +231,12 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   if (!copied) finish();
 }
 
+// The folder that was to get its name is there still, or neither is.
+bool Checkpoints::lost_with_its_leader() const {
+  std::error_code none;
+  return !present(leader_) && (fs::exists(unfinished_, none) || !fs::exists(published_, none));
+}
+
 // All meet until all are done, each now and then: so nobody is taken for lost whose disk is slow.
 void Checkpoints::finish() {
   if (!pending_) return;
@@ -206,7 +247,9 @@ void Checkpoints::finish() {
     all_done = world.sum_integers({done ? 0 : 1}).front() == 0;
   }
   pending_ = false;
-  const auto errors = world.impl().gather_text(writer_.take_error());
+  auto errors = world.impl().gather_text(writer_.take_error());
+  if (world.sum_integers({lost_with_its_leader() ? 1 : 0}).front() > 0)
+    errors[static_cast<std::size_t>(leader_)] = "it was lost while it saved";
   for (std::size_t rank = 0; rank < errors.size(); ++rank) {
     if (errors[rank].empty()) continue;
     std::error_code none;

@@ -28,17 +28,24 @@
 
 namespace skein {
 
-// The folders in which a program saves. For the worker that leads.
+class UnfinishedCheckpoint;
+
+// The folders in which a program saves.
 class ProgramFolder {
  public:
-  // Before the first save there: ConfigError where it holds checkpoints that this run did not begin
-  // with, or another program saves. Those made after the one that was resumed are set aside.
+  // By the worker that leads, before it saves there. The run's first time: ConfigError where it
+  // holds checkpoints that this run did not begin with, or another program saves. Those made after
+  // the one that was resumed are set aside.
   void take(const std::filesystem::path& folder, bool survives_losses);
 
-  void resumed(const std::filesystem::path& checkpoint);
+  // By all workers, when the leader has taken it: the next one that leads may go on there.
+  void taken_by_leader(const std::filesystem::path& folder);
+
+  // The run goes on from `checkpoint`, which was made at so many samples.
+  void resumed(const std::filesystem::path& checkpoint, std::int64_t samples);
 
  private:
-  std::map<std::filesystem::path, FileDescriptor> taken_;  // and locked
+  std::map<std::filesystem::path, FileDescriptor> taken_;  // locked by who leads
   std::map<std::filesystem::path, std::int64_t> resumed_;  // from which, by its samples
 };
 
@@ -54,8 +61,9 @@ class Checkpoints {
     CheckpointState state;
     std::vector<NamedTensor> own = {};  // of this worker's program
     int keep = 3;
-    bool wait = false;                      // until it is on the disk
-    std::function<void()> prepare = [] {};  // called by the leader, before it touches the folder
+    bool wait = false;                       // until it is on the disk
+    std::function<void()> prepare = [] {};   // called by the leader, before it touches the folder
+    std::function<void()> prepared = [] {};  // and then by all
   };
 
   // All workers call it, after flush(). Throws, on all workers, what became of the last save, and
@@ -77,13 +85,19 @@ class Checkpoints {
   Loaded load(const std::filesystem::path& checkpoint,
               const std::map<std::string, std::string>& identity);
 
-  std::string run_id;  // of the checkpoint that was loaded, or which the program has set
+  // Of the checkpoint that was loaded, or which the leader's `prepare` has set.
+  std::string run_id;
   ProgramFolder folder;
 
  private:
+  int begin(const UnfinishedCheckpoint& checkpoint, const Save& what);
+  bool present(int rank) const;
+  bool lost_with_its_leader() const;
+
   Distributed::Impl& run_;
-  bool pending_ = false;              // a save whose end nobody has asked for: the same on all
-  std::filesystem::path unfinished_;  // its folder
+  bool pending_ = false;  // a save whose end nobody has asked for: the same on all
+  std::filesystem::path unfinished_, published_;  // its folder, before and after
+  int leader_ = 0;                                // who leads it
   BackgroundWriter writer_;
 };
 
@@ -97,9 +111,5 @@ std::filesystem::path find_checkpoint(World& world, const std::filesystem::path&
                                       const std::string& who, const Say& say);
 
 std::filesystem::path own_file(const std::filesystem::path& checkpoint, int rank);
-
-// Throws on all workers if one has failed: ConfigError where that was one. `own` is what this
-// worker caught, or null.
-void agree_on_success(World& world, const std::exception_ptr& own);
 
 }  // namespace skein

@@ -56,12 +56,27 @@ void Distributed::before_update(std::function<void(AveragedGradients&)> change) 
   impl_->before_update(std::move(change));
 }
 bool Distributed::done(std::int64_t total_samples) { return impl_->done(total_samples); }
-void Distributed::flush() { impl_->flush(); }
+void Distributed::flush() {
+  if (impl_->in_step())
+    throw ConfigError(
+        "flush(), save() or load() came between backward() and step(): call it after step(), when "
+        "the gradients have been used");
+  impl_->flush();
+}
 
 void Distributed::load(const std::string& path) {
   const PhaseScope phase(impl_->world().impl().board(), Phase::loading);
   flush();  // so that what is read takes the place of all that a strategy holds
-  load_into_module(impl_->module(), read_safetensors(path));
+  SafeTensors file;
+  std::exception_ptr failed;
+  try {
+    file = read_safetensors(path);
+    check_fits(impl_->module(), file);
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  impl_->world().impl().agree_on_success("load()", failed);
+  load_into_module(impl_->module(), file);
 }
 
 std::int64_t Distributed::samples() const { return impl_->worker().progress.samples; }

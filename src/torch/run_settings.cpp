@@ -28,6 +28,15 @@ double number_of(const std::map<std::string, std::string>& settings, const std::
   return value;
 }
 
+// Whether one of the `lines` is a parameter's name.
+bool names_one_of(const std::string& lines, const Binding& binding) {
+  for (int slot = 0; slot < binding.slots(); ++slot)
+    if (("\n" + lines + "\n").find("\n" + binding.names_of_slot(slot).front() + "\n") !=
+        std::string::npos)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 double Distributed::Impl::learning_rate() const {
@@ -114,6 +123,10 @@ std::map<std::string, std::string> Distributed::Impl::settings() {
 
 void Distributed::Impl::check_settings(const std::map<std::string, std::string>& settings) const {
   check_between_steps("resume()");
+  if (const auto found = settings.find(kFrozen);
+      found != settings.end() && !found->second.empty() && !names_one_of(found->second, binding_))
+    throw ConfigError(fmt::format(
+        "the checkpoint's list of frozen parameters names none of this run: '{}'", found->second));
   if (!settings.contains(kRate)) return;
   if (number_of(settings, kGroups) != static_cast<double>(rates_.size()))
     throw ConfigError(fmt::format(

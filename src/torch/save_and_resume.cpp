@@ -48,15 +48,17 @@ Checkpoints& Distributed::Impl::checkpoints() {
   return *checkpoints_;
 }
 
-// The leader's alone. Checkpoints of others, or of another start that this one did not go on from,
-// would be taken for this run's, and removed as its old ones.
+// Checkpoints of others, or of another start that this one did not go on from, would be taken for
+// this run's, and removed as its old ones.
 void ProgramFolder::take(const fs::path& folder, bool survives_losses) {
   fs::create_directories(folder);
   const fs::path real = fs::canonical(folder);
-  if (taken_.contains(real)) return;
+  const auto taken = taken_.find(real);
+  if (taken != taken_.end() && taken->second.valid()) return;
+  const bool mine = taken != taken_.end();  // by one that led before this worker
   const auto before = numbered_in(real);
   const auto resumed = resumed_.find(real);
-  if (!before.empty() && resumed == resumed_.end())
+  if (!mine && !before.empty() && resumed == resumed_.end())
     throw ConfigError(fmt::format(
         "save_checkpoint(\"{0}\"): there are checkpoints already, the newest of {1} samples, and "
         "this run did not begin with resume(\"{0}\"); expected that, or another folder",
@@ -68,16 +70,21 @@ void ProgramFolder::take(const fs::path& folder, bool survives_losses) {
     throw ConfigError(
         fmt::format("save_checkpoint(\"{}\"): another run saves there now; expected another folder",
                     folder.string()));
-  if (resumed != resumed_.end())
+  if (!mine && resumed != resumed_.end())
     for (const std::string& name : set_aside_later(real, resumed->second))
       fmt::print(stderr, "skein: checkpoint {0}/{1} was passed over: it is set-aside-{1} now\n",
                  folder.string(), name);
-  taken_.emplace(real, std::move(lock));
+  taken_[real] = std::move(lock);
 }
 
-void ProgramFolder::resumed(const fs::path& checkpoint) {
-  const fs::path real = fs::canonical(checkpoint);
-  resumed_[real.parent_path()] = samples_of(real);
+void ProgramFolder::taken_by_leader(const fs::path& folder) {
+  std::error_code unseen;
+  const fs::path real = fs::canonical(folder, unseen);
+  if (!unseen) taken_.try_emplace(real);
+}
+
+void ProgramFolder::resumed(const fs::path& checkpoint, std::int64_t samples) {
+  resumed_[fs::canonical(checkpoint).parent_path()] = samples;
 }
 
 void Distributed::save_checkpoint(const std::string& folder, const Values& values,
@@ -108,6 +115,7 @@ void Distributed::save_checkpoint(const std::string& folder, const Values& value
     if (checkpoints.run_id.empty())
       checkpoints.run_id = skein::run_id(static_cast<std::uint64_t>(random()) << 32 | random());
   };
+  save.prepared = [&] { checkpoints.folder.taken_by_leader(folder); };
   checkpoints.save(folder, std::move(save));
   run.after_flush();
 }
@@ -131,7 +139,7 @@ Resumed Distributed::resume(const std::string& folder) {
   Checkpoints& checkpoints = run.checkpoints();
   const auto loaded = checkpoints.load(found, identity_of(run));
   restore_ema(run, found, loaded.own);
-  checkpoints.folder.resumed(found);
+  checkpoints.folder.resumed(found, loaded.state.samples);
   run.after_flush();
   run.world().impl().board().set_step(steps(), samples());
   Resumed resumed;

@@ -178,5 +178,44 @@ TEST(KilledWhileSaving, OneOfThreeWorkers) {
   }
 }
 
+// Those who go on without the leader hear of the checkpoint that it did not finish, or it is there;
+// and the next one is saved. `calls`: of the leader's, before it dies; 0: it does not. Returns how
+// many it makes then.
+long lose_the_leader(long calls) {
+  const TemporaryFolder folder;
+  const std::string dir = folder / "c";
+  Shared made;
+  const auto statuses = statuses_of_workers(3, [&](World world) {
+    ResumingJob job(world, kSgd, gossip());
+    job.steps(1);
+    calls_made = 0;
+    if (world.rank() == 0) calls_left = calls;
+    job.run().save_checkpoint(dir, {{"save", "1"}});
+    std::string why;
+    try {
+      job.run().wait_for_checkpoint();
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    if (world.rank() == 0) *made = calls_made.load();
+    EXPECT_EQ(why.empty(), numbered_in(dir).size() == 1) << why << " after " << calls << " calls";
+    world.barrier();
+    job.steps(1);
+    job.run().save_checkpoint(dir, {{"save", "2"}}, {.wait = true});
+    EXPECT_TRUE(inspect(dir + "/" + std::to_string(job.run().samples())).whole());
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const int end = statuses[static_cast<std::size_t>(rank)];
+    const bool killed = WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL;
+    EXPECT_TRUE(rank == 0 && calls > 0 ? killed : end == 0) << "rank " << rank << ": " << end;
+  }
+  return *made;
+}
+
+TEST(KilledWhileSaving, TheLivingAreNotToldOfACheckpointThatIsNotThere) {
+  const long all = lose_the_leader(0);
+  for (const long calls : from_to(1, all - 1, all / 8)) lose_the_leader(calls);
+}
+
 }  // namespace
 }  // namespace skein::resume_killed_test

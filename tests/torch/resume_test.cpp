@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "keep/checkpoint_files.h"
+#include "keep/checkpoint_state.h"
 #include "on_workers.h"
 #include "resuming_job.h"
 #include "strategy/registry.h"
@@ -366,6 +367,169 @@ TEST(Resume, WhatTheLivingSaveBringsAllBack) {
     job.steps(3);
     job.run().flush();
   });
+}
+
+// The worker that leads is lost between two saves, in a run that is new and in one that goes on.
+TEST(Resume, TheFolderStaysTheRunsWhenItsLeaderIsLost) {
+  const TemporaryFolder folder;
+  const std::string dir = folder / "c";
+  for (const bool again : {false, true}) {
+    const auto statuses = statuses_of_workers(3, [&](World world) {
+      ResumingJob job(world, kSgd, gossip());
+      EXPECT_EQ(static_cast<bool>(job.run().resume(dir)), again);
+      job.steps(3);
+      job.run().save_checkpoint(dir, {{"save", "1"}}, {.keep = 9, .wait = true});
+      if (world.rank() == 0) ::raise(SIGKILL);
+      job.steps(3);
+      job.run().save_checkpoint(dir, {{"save", "2"}}, {.keep = 9, .wait = true});
+    });
+    EXPECT_TRUE(WIFSIGNALED(statuses[0]));
+    EXPECT_EQ(statuses[1], 0);
+    EXPECT_EQ(statuses[2], 0);
+  }
+  std::map<std::string, int> ids;
+  for (const auto& each : fs::directory_iterator(dir)) {
+    EXPECT_GE(samples_of(each.path()), 0) << each.path();
+    EXPECT_TRUE(inspect(each.path()).whole());
+    ++ids[read_state(each.path()).run_id];
+  }
+  ASSERT_EQ(ids.size(), 1u) << "one run";
+  EXPECT_EQ(ids.begin()->second, 4) << "two saves of each start";
+}
+
+// One that goes on from a checkpoint that somebody keeps under a name of its own.
+TEST(Resume, ACheckpointOfAnotherNameIsWhereItWasMade) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const std::string dir = folder / "c";
+    {
+      ResumingJob job(world, kSgd, allreduce());
+      for (int i = 0; i < 3; ++i) {
+        job.steps(1);
+        job.run().save_checkpoint(dir, {}, {.wait = true});
+      }
+    }
+    if (world.rank() == 0) fs::copy(dir + "/16", dir + "/best");
+    world.barrier();
+    ResumingJob job(world, kSgd, allreduce(), 2);
+    EXPECT_EQ(fs::path(job.run().resume(dir + "/best").path).filename(), "best");
+    EXPECT_EQ(job.run().samples(), 16);
+    job.run().save_checkpoint(dir, {}, {.wait = true});
+    world.barrier();
+    EXPECT_TRUE(inspect(dir + "/8").whole());
+    EXPECT_TRUE(inspect(dir + "/16").whole());
+    EXPECT_TRUE(fs::exists(dir + "/set-aside-24"));
+    EXPECT_FALSE(fs::exists(dir + "/set-aside-8"));
+    world.barrier();
+  });
+}
+
+// The folder has one called "checkpoints", as the --out of skein train has.
+TEST(Resume, LooksWhereTheProgramHasSaved) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const std::string dir = folder / "c";
+    if (world.rank() == 0) fs::create_directories(dir + "/checkpoints");
+    world.barrier();
+    ResumingJob job(world, kSgd, allreduce());
+    EXPECT_FALSE(job.run().resume(dir));
+    job.steps(2);
+    job.run().save_checkpoint(dir, {}, {.wait = true});
+    ResumingJob again(world, kSgd, allreduce(), 2);
+    EXPECT_TRUE(again.run().resume(dir));
+    EXPECT_EQ(again.run().samples(), 16);
+  });
+}
+
+// A file that one worker cannot write, or read: all hear of it at once, and may go on.
+TEST(Resume, AModelThatCannotBeWrittenOrReadIsAnErrorOnAll) {
+  const TemporaryFolder folder;
+  on_workers(3, [&](World& world) {
+    ResumingJob job(world, kSgd, allreduce());
+    job.steps(1);
+    EXPECT_TRUE(contains(message_of<Error>([&] { job.run().save(folder / "none/m.safetensors"); }),
+                         {"none/m.safetensors"}));
+    job.steps(1);
+    job.run().save(folder / "m.safetensors");
+    const auto saved = flat_parameters(*job.net());
+    job.steps(1);
+    const auto trained = flat_parameters(*job.net());
+    const std::string missing = world.rank() == 1 ? "none.safetensors" : "m.safetensors";
+    EXPECT_TRUE(contains(message_of<Error>([&] { job.run().load(folder / missing); }),
+                         {"none.safetensors"}));
+    EXPECT_TRUE(torch::equal(flat_parameters(*job.net()), trained));
+    job.run().load(folder / "m.safetensors");
+    EXPECT_TRUE(torch::equal(flat_parameters(*job.net()), saved));
+    job.steps(1);
+  });
+}
+
+// A list that another program has written: the model is not loaded before it is looked at.
+TEST(Resume, FrozenParametersThatAreNotThereLeaveTheRunAsItWas) {
+  const TemporaryFolder folder;
+  on_workers(1, [&](World& world) {
+    const std::string dir = folder / "c";
+    {
+      ResumingJob job(world, kSgd, allreduce());
+      job.steps(1);
+      job.run().freeze(named("first.*"));
+      job.run().save_checkpoint(dir, {}, {.wait = true});
+    }
+    const fs::path state = dir + "/4/state.json";
+    fs::remove(dir + "/4/checksums.json");
+    std::stringstream text;
+    text << std::ifstream(state).rdbuf();
+    std::string changed = text.str();
+    for (std::size_t at = 0; (at = changed.find("first.", at)) != std::string::npos;)
+      changed.replace(at, 6, "other.");
+    std::ofstream(state) << changed;
+    ResumingJob job(world, kSgd, allreduce(), 2);
+    const auto before = flat_parameters(*job.net());
+    EXPECT_TRUE(contains(refusal([&] { job.run().resume(dir); }), {"frozen", "other."}));
+    EXPECT_TRUE(torch::equal(before, flat_parameters(*job.net())));
+    EXPECT_EQ(job.run().samples(), 0);
+  });
+}
+
+TEST(Resume, WorkersThatDoNotSaveAlikeLearnSo) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    ResumingJob job(world, kSgd, allreduce());
+    job.steps(1);
+    EXPECT_TRUE(contains(
+        refusal([&] { job.run().save_checkpoint(folder / "c", {}, {.wait = world.rank() == 1}); }),
+        {"rank 1 called save_checkpoint() that waits"}));
+    job.steps(1);
+    job.run().save_checkpoint(folder / "c");
+    job.run().wait_for_checkpoint();
+    EXPECT_TRUE(inspect(folder / "c/16").whole());
+  });
+}
+
+TEST(Resume, NothingIsFlushedBetweenBackwardAndStep) {
+  const TemporaryFolder folder;
+  for (const auto& strategy : {allreduce(), dear()})
+    on_workers(2, [&](World& world) {
+      ResumingJob job(world, kSgd, strategy);
+      job.steps(1);
+      job.run().save(folder / "m");
+      const auto x = torch::randn({kRows, kColumns});
+      torch::nn::functional::mse_loss(job.net()(x), x.sum(1, true)).backward();
+      for (const auto& call : std::vector<std::function<void()>>{
+               [&] { job.run().flush(); }, [&] { job.run().save(folder / "m"); },
+               [&] { job.run().load(folder / "m"); }})
+        EXPECT_TRUE(contains(refusal(call), {"between backward() and step()"}));
+      job.run().step(kRows);
+      job.run().flush();
+    });
+}
+
+TEST(ResumeValues, AreOneLineOnATerminal) {
+  EXPECT_EQ(print_values({}, 60), "");
+  EXPECT_EQ(print_values({{"epoch", "7"}, {"name", "größe"}}, 60), "epoch = 7, name = größe");
+  EXPECT_EQ(print_values({{"a", "\x1b[2J\n\x7f\xc2\x9b"}}, 60), "a = \\x1b[2J\\x0a\\x7f\\x9b");
+  EXPECT_EQ(print_values({{"a", "öööö"}}, 6), "a = öö…");
+  EXPECT_EQ(print_values({{"a", "öööö"}}, 8), "a = öööö");
 }
 
 }  // namespace
