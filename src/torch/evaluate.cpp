@@ -64,7 +64,7 @@ std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
 }
 
 void Distributed::Impl::keep_ema(double decay) {
-  ema_ = std::make_unique<WeightAverage>(module_, decay, worker_.progress.steps);
+  ema_ = std::make_unique<WeightAverage>(binding_, decay, worker_.progress.steps);
 }
 
 void Distributed::Impl::update_ema() {

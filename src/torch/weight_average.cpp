@@ -12,17 +12,16 @@ constexpr const char* kPrefix = "ema/";
 
 }  // namespace
 
-WeightAverage::WeightAverage(const torch::nn::Module& module, double decay, std::int64_t steps)
+WeightAverage::WeightAverage(const Binding& binding, double decay, std::int64_t steps)
     : decay_(decay), seen_(steps) {
   if (!(decay >= 0 && decay < 1))
     throw ConfigError(
         fmt::format("keep_ema({}): expected a decay from 0 to below 1, such as 0.999", decay));
-  // Named as they are saved; what is tied has one name.
-  for (const auto& each : module.named_parameters()) {
-    bool known = false;
-    for (const Each& other : all_) known = known || other.parameter.is_same(each.value());
-    if (!known && each.value().requires_grad())
-      all_.push_back({each.key(), each.value(), torch::empty_like(each.value().detach())});
+  // Named as they are saved; what is tied has one name. What is frozen now may be trained later.
+  for (int slot = 0; slot < binding.slots(); ++slot) {
+    const torch::Tensor& parameter = binding.parameter(slot);
+    all_.push_back(
+        {binding.names_of_slot(slot).front(), parameter, torch::empty_like(parameter.detach())});
   }
 }
 
@@ -62,13 +61,17 @@ bool WeightAverage::restore(const SafeTensors& file, std::int64_t steps) {
   if (count > 0)
     for (const Each& each : all_) {
       const torch::Tensor* const found = file.find(kPrefix + each.name);
+      if (!found && !each.parameter.requires_grad()) continue;
       if (!found || found->sizes() != each.mean.sizes() ||
           found->scalar_type() != each.mean.scalar_type())
         return false;
     }
   const torch::NoGradGuard no_grad;
   if (count > 0)
-    for (Each& each : all_) each.mean.copy_(*file.find(kPrefix + each.name));
+    for (Each& each : all_) {
+      const torch::Tensor* const found = file.find(kPrefix + each.name);
+      each.mean.copy_(found ? *found : each.parameter.detach());
+    }
   taken_ = count;
   seen_ = steps;
   return true;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "torch/binding.h"
 #include "torch/named_tensor.h"
 #include "torch/safetensors.h"
 
@@ -15,7 +16,7 @@ namespace skein {
 class WeightAverage {
  public:
   // ConfigError unless 0 <= decay < 1. `steps`: those made so far.
-  WeightAverage(const torch::nn::Module& module, double decay, std::int64_t steps);
+  WeightAverage(const Binding& binding, double decay, std::int64_t steps);
 
   // The module has made so many steps. The first that is new sets the average to the parameters;
   // later ones make it decay * average + (1 - decay) * parameters.
@@ -28,14 +29,15 @@ class WeightAverage {
   // step. Copies.
   std::vector<NamedTensor> values() const;
 
-  // For a checkpoint, and back: false where `file` has no average, or of another module.
+  // For a checkpoint, and back: false where `file` has no average, or of another module. One that
+  // it has not, and which is frozen now, is averaged as it is.
   std::vector<NamedTensor> state() const;
   bool restore(const SafeTensors& file, std::int64_t steps);
 
  private:
   struct Each {
     std::string name;
-    torch::Tensor parameter, mean;  // one without a gradient, of a frozen one, is itself
+    torch::Tensor parameter, mean;
   };
 
   double decay_;

@@ -1,4 +1,5 @@
 // run.evaluate(), the moving average of weights, and files for other programs.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -8,6 +9,7 @@
 
 #include "on_workers.h"
 #include "skein/torch.h"
+#include "skein/torch_tensors.h"
 #include "strategy/registry.h"
 #include "test_net.h"
 #include "torch/safetensors.h"
@@ -55,7 +57,7 @@ TEST_P(Evaluate, LeavesTrainingAsItWas) {
     for (const bool evaluates : {false, true}) {
       EveryLayer net = make_net();
       Distributed run = distribute(world, *net, sgd(0.1).momentum(0.9), StrategySpec(GetParam()));
-      net->norm->eval();  // one part that does not learn
+      net->words->eval();  // one part that does not learn; the norm does, and its buffers move
       int seen = 0;
       train(world, net, run, kSteps, [&] {
         if (!evaluates) return;
@@ -70,13 +72,16 @@ TEST_P(Evaluate, LeavesTrainingAsItWas) {
         });
         EXPECT_TRUE(net->is_training());
         EXPECT_TRUE(net->head->is_training());
-        EXPECT_FALSE(net->norm->is_training());
+        EXPECT_FALSE(net->words->is_training());
+        EXPECT_TRUE(net->norm->is_training());
+        EXPECT_TRUE(torch::equal(state_of(*net), before));
       });
       run.flush();
       ends.push_back(state_of(*net));
       EXPECT_EQ(seen, evaluates ? kSteps : 0);
     }
     EXPECT_TRUE(torch::equal(ends[0], ends[1]));
+    EXPECT_FALSE(torch::equal(ends[0], state_of(*make_net())));
   });
 }
 
@@ -93,11 +98,14 @@ TEST(EvaluateApart, ShowsTheMeanOfTheWorkersModels) {
       torch::Tensor judged;
       run.evaluate([&] { judged = state_of(*net); });
       EXPECT_TRUE(same_on_all(world, judged));
-      // Nothing moves until the next step.
-      const torch::Tensor own = flat_parameters(*net);
-      const auto sum = world.sum({own.sum().item<double>()});
-      EXPECT_NEAR(sum[0] / 2, judged.narrow(0, 0, own.numel()).sum().item<double>(), 1e-3);
-      EXPECT_FALSE(same_on_all(world, own)) << strategy.name;
+      // Nothing moves until the next step. Counts of batches are equal, and all else is a mean.
+      const torch::Tensor own = state_of(*net);
+      torch::Tensor mean = own.clone();
+      all_reduce(world, mean, Reduce::mean);
+      EXPECT_LT((mean - judged).abs().max().item<float>(), 1e-5) << strategy.name;
+      EXPECT_FALSE(same_on_all(world, flat_parameters(*net))) << strategy.name;
+      EXPECT_FALSE(same_on_all(world, net->norm->running_mean)) << strategy.name;
+      EXPECT_FALSE(same_on_all(world, net->norm->running_var)) << strategy.name;
     }
   });
 }
@@ -171,6 +179,31 @@ TEST_P(Evaluate, TheMovingAverageIsThatOfTheStepsModels) {
       EXPECT_TRUE(torch::equal(judged, expected));
       EXPECT_FALSE(torch::equal(judged, trained));
       EXPECT_TRUE(torch::equal(flat_parameters(*net), trained));
+    }
+  });
+}
+
+// Whatever is frozen while the average begins: it is that of all parameters, and follows them when
+// they are trained again.
+TEST(EvaluateFrozen, TheMovingAverageHasWhatWasFrozenWhenItBegan) {
+  on_workers(2, [](World& world) {
+    for (const bool by_group : {true, false}) {
+      EveryLayer net = make_net();
+      Distributed run =
+          distribute(world, *net, by_group ? sgd(0.1).group(group("conv.*").frozen()) : sgd(0.1));
+      if (!by_group) run.freeze(named("conv.*"));
+      run.keep_ema(0.75);
+      torch::Tensor expected;
+      const auto follow = [&] {
+        const torch::Tensor now = flat_parameters(*net);
+        expected = expected.defined() ? expected.lerp(now, 0.25) : now;
+      };
+      train(world, net, run, 2, follow);
+      run.unfreeze(named("conv.*"));
+      train(world, net, run, 3, follow);
+      torch::Tensor judged;
+      run.evaluate([&] { judged = flat_parameters(*net); }, Weights::ema);
+      EXPECT_TRUE(torch::equal(judged, expected)) << by_group;
     }
   });
 }
@@ -284,21 +317,34 @@ TEST_F(EvaluateFiles, APythonModelLoadsTheStateDict) {
 TEST_F(EvaluateFiles, PythonsSafetensorsReadsTheModel) {
   const std::string python = python_with("safetensors.torch");
   if (python.empty()) GTEST_SKIP() << "no python3 here has torch and safetensors";
-  on_workers(1, [&](World& world) {
+  on_workers(2, [&](World& world) {
     EveryLayer net = make_net();
     Distributed run = distribute(world, *net, sgd(0.1));
+    train(world, net, run, 3);
     run.save((folder_ / "model.safetensors").string());
-    run_python(python, folder_ / "load.py",
-               "from safetensors.torch import load_file\n"
-               "model = EveryLayer()\n"
-               "state = load_file('" +
-                   (folder_ / "model.safetensors").string() +
-                   "')\n"
-                   "model.load_state_dict(state)\n"
-                   "assert abs(model.head.weight.double().sum().item() - " +
-                   std::to_string(net->head->weight.to(torch::kFloat64).sum().item<double>()) +
-                   ") < 1e-5\n");
+    // Every tensor, weighed by position: buffers as they are averaged.
+    std::string sums;
+    run.evaluate([&] {
+      for (const auto& each : tensors_of(*net)) {
+        const auto values = each.tensor.detach().to(torch::kFloat64).reshape({-1});
+        const double sum = (values * torch::arange(1, values.numel() + 1)).sum().item<double>();
+        sums += fmt::format("'{}': {},", each.name, sum);
+      }
+    });
+    if (world.rank() == 0) std::ofstream(folder_ / "sums.py") << "sums = {" << sums << "}\n";
   });
+  run_python(python, folder_ / "load.py",
+             "from sums import sums\n"
+             "from safetensors.torch import load_file\n"
+             "model = EveryLayer()\n"
+             "model.load_state_dict(load_file('" +
+                 (folder_ / "model.safetensors").string() +
+                 "'))\n"
+                 "assert set(sums) == set(model.state_dict())\n"
+                 "for name, value in model.state_dict().items():\n"
+                 "    flat = value.double().reshape(-1)\n"
+                 "    got = (flat * torch.arange(1., len(flat) + 1.).double()).sum().item()\n"
+                 "    assert abs(got - sums[name]) < 1e-5 * (1 + abs(got)), (name, got)\n");
 }
 
 }  // namespace
