@@ -102,9 +102,13 @@ class Distributed {
   // At its end (or a `break`, or a stopping() run) the loop calls flush(), so all workers come to
   // it, after different numbers of batches if need be. An exception leaves it without. Batches are
   // loaded by a thread ahead of their use, one at a time; what the dataset throws comes out of the
-  // loop. A run that was resumed goes on in the middle of an epoch, after samples() samples: the
-  // first loops pass over what has been trained. Under strategies without lockstep the few batches
-  // that were under way then come again or not at all.
+  // loop.
+  //
+  // Epochs are numbered through all loops of a run, and each has an order of its own. A run that
+  // was resumed goes on in the middle of an epoch, after samples() samples: the first loops pass
+  // over what has been trained. Where they do not begin with the run's first epoch,
+  // options.first_epoch says with which. Under strategies without lockstep the few batches that
+  // were under way then come again or not at all.
   //
   // The first dimension of both tensors counts samples.
   SharedRange<torch::data::Example<>> share(torch::Tensor data, torch::Tensor target,
@@ -166,7 +170,8 @@ class Distributed {
   // Calls `look` with a record of how the run is going, after every `every`-th update of this
   // worker's model, on the thread that calls step(); each worker for itself, and without messages.
   //   run.on_record(10, [&](const skein::Record& record) { metrics.write(record); });
-  // On a GPU a record comes when its loss is there, up to two steps late; flush() brings the last.
+  // On a GPU a record comes when its loss is there, up to two steps late; flush() brings the last,
+  // and the destructor none.
   // What `look` throws comes out of step() or flush(). It may use the world where all workers set
   // it and are in lockstep; not this object. An empty function ends it. ConfigError for `every`
   // below 1.
@@ -208,11 +213,11 @@ class Distributed {
   // flush(), then writes the model's parameters and buffers (floating-point ones averaged over the
   // workers) to a file, which appears when it is whole. PATH.pt and PATH.pth are for Python: a dict
   // of tensors for load_state_dict(torch.load(path)). Any other name is a safetensors file, which
-  // load() reads. All workers call it; rank 0 writes.
+  // load() reads. All workers call it, between steps; rank 0 writes, and where it cannot all throw.
   void save(const std::string& path, Weights weights = Weights::trained);
 
-  // Reads a safetensors file that save() wrote, on every worker. ConfigError if it does not fit the
-  // module.
+  // Reads a safetensors file that save() wrote. All workers call it. Where one of them cannot read
+  // it, or it does not fit the module (ConfigError), all throw, with the module as it was.
   void load(const std::string& path);
 
   // flush(), then saves all that the run needs to go on exactly here, as DIR/SAMPLES, whole or not

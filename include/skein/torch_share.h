@@ -21,15 +21,20 @@ struct ShareOptions {
   std::int64_t batch = 32;  // samples of one worker in a step
   std::int64_t epochs = 1;  // how often each sample comes
   std::uint64_t seed = 0;   // of the order of samples
-  bool shuffle = true;      // a new order in every epoch
+  bool shuffle = true;      // a new order in every epoch of the run
   int prefetch = 2;  // batches that a thread loads ahead; 0: each is loaded by the loop itself
+
+  // The number in the run, from 0, of the loop's first epoch. For a program that begins a resumed
+  // run with a later one: `for (auto epoch = resumed.number("epoch"); …)`. Without it a loop goes
+  // on from where the one before it ended, and the first begins with epoch 0.
+  std::optional<std::int64_t> first_epoch = {};
 };
 
 // What the loop knows of a batch besides its contents.
 struct SharedFacts {
   std::vector<std::size_t> indices;  // its samples' numbers in the dataset
   std::int64_t size = 0;             // how many they are
-  std::int64_t epoch = 0;            // from 0
+  std::int64_t epoch = 0;            // of the run, from 0
 };
 
 // A batch of the loop: what the dataset gave, or `data` and `target` where that is an Example.

@@ -31,11 +31,11 @@ Feed::Feed(World& world, const FeedPlan& plan, const Start& start)
 }
 
 Feed::Start Feed::after(const FeedPlan& plan, std::int64_t samples) {
-  const GlobalBatches::Position position{samples / plan.dataset_size, samples % plan.dataset_size};
-  Start start{position, {}};
+  const std::int64_t epochs = samples / plan.dataset_size, offset = samples % plan.dataset_size;
+  Start start{{plan.first_epoch + epochs, offset}, {}};
   if (plan.draw == Draw::queued) {
     const std::int64_t per_epoch = (plan.dataset_size + plan.batch - 1) / plan.batch;
-    start.queue.next = position.epoch * per_epoch + position.offset / plan.batch;
+    start.queue.next = epochs * per_epoch + offset / plan.batch;
   }
   return start;
 }
@@ -47,7 +47,8 @@ Feed::Step Feed::next(std::int64_t limit) {
   }
   const std::int64_t block = queue_->take();
   if (block == BlockQueue::kNone) return {{}, batches_.position()};
-  batches_.seek(numbered_.position(block));
+  const auto [epoch, offset] = numbered_.position(block);
+  batches_.seek({plan_.first_epoch + epoch, offset});
   const auto indices = batches_.next(numbered_.samples(block));
   return {{indices.begin(), indices.end()}, batches_.position(), block};
 }

@@ -26,6 +26,7 @@ struct FeedPlan {
   std::uint64_t seed = 0;
   Draw draw = Draw::together;
   bool shuffle = true;
+  std::int64_t first_epoch = 0;  // its number: each epoch has an order of its own
 };
 
 // Every worker has one, made with the same plan. Not thread-safe.

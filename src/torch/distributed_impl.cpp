@@ -99,6 +99,7 @@ void Distributed::Impl::install_hooks() {
 }
 
 Distributed::Impl::~Impl() {
+  recorder_.stop();  // what it shows records to may be gone
   flush_last_step();
   reads_.reset();
   // The strategy's jobs refer to what is about to go. Others of the world may have jobs of their

@@ -61,9 +61,13 @@ class Distributed::Impl {
   void take_back() { handed_out_ = -1; }
   void step_handed_out();
 
+  // The number of a loop's first epoch: of those that do not say it, the one after the last loop's.
+  std::int64_t number_epochs(const ShareOptions& options);
+
   // How many of a loop's `samples` were trained on before this run was resumed, and by no loop that
-  // was asked before.
+  // was asked before; of one that says its first epoch, where all those before it were trained on.
   std::int64_t pass_over(std::int64_t samples);
+  std::int64_t pass_over_epochs(std::int64_t dataset_size, const ShareOptions& options);
 
   // Where such a loop draws from; on rank 0 it serves the others as long as they are in theirs.
   std::unique_ptr<Feed> feed;
@@ -187,6 +191,7 @@ class Distributed::Impl {
   void broadcast(const torch::Tensor& tensor);
   void begin_step_once();
   void note_step();
+  void say_that_a_loop_was_passed_over();
   void check_touched_gradients();
   void check_usable() const;
   void wait(Task<> task);
@@ -260,8 +265,10 @@ class Distributed::Impl {
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step
   std::int64_t handed_out_ = -1;      // of a batch that no step was made of yet
-  std::int64_t resumed_ =
-      -1;               // samples that no loop has passed over; before the first step: unknown
+  // Samples before the run was resumed that no loop has passed over; before the first: unknown.
+  std::int64_t resumed_ = -1;
+  std::int64_t next_epoch_ = 0;  // of a loop that does not say its own
+  bool said_passed_over_ = false;
   bool begun_ = false;  // begin_step was called for it
   StrategySpec spec_;
   std::string broken_;  // why no step can be made any more

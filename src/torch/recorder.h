@@ -33,6 +33,12 @@ class Recorder {
     if (look_) record_if_due();
   }
 
+  // From now on nobody looks, and what was not shown is dropped.
+  void stop() {
+    look_ = nullptr;
+    pending_.clear();
+  }
+
   // Waits for what a device is computing, and shows it.
   void deliver_all() { deliver(0); }
 

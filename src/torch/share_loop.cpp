@@ -12,8 +12,8 @@ namespace skein {
 namespace {
 
 FeedPlan plan_of(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options) {
-  FeedPlan plan{dataset_size, options.batch, dataset_size * options.epochs,
-                options.seed, Draw::queued,  options.shuffle};
+  FeedPlan plan{dataset_size, options.batch,   dataset_size * options.epochs, options.seed,
+                Draw::queued, options.shuffle, run.number_epochs(options)};
   if (run.strategy().lockstep()) {
     plan.draw = Draw::together;
     plan.batch *= run.world().size();
@@ -28,14 +28,18 @@ void agree_on(Distributed::Impl& run, std::int64_t dataset_size, const ShareOpti
   const auto refuse = [](const char* what, std::int64_t value, const char* expected) {
     throw ConfigError(fmt::format("share(): {} {}: expected {}", what, value, expected));
   };
-  run.world().calls().meet(fmt::format("share of {} samples, batch {}, {} epochs, seed {}{}",
-                                       dataset_size, options.batch, options.epochs, options.seed,
-                                       options.shuffle ? "" : ", not shuffled"));
+  run.world().calls().meet(
+      fmt::format("share of {} samples, batch {}, {} epochs{}, seed {}{}", dataset_size,
+                  options.batch, options.epochs,
+                  options.first_epoch ? fmt::format(" from epoch {}", *options.first_epoch) : "",
+                  options.seed, options.shuffle ? "" : ", not shuffled"));
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (dataset_size < 1 || dataset_size > kMost)
     refuse("samples in the dataset:", dataset_size, "1 to 2^31");
   if (options.batch < 1 || options.batch > kMost) refuse("batch", options.batch, "1 to 2^31");
   if (options.epochs < 0 || options.epochs > kMost) refuse("epochs", options.epochs, "0 to 2^31");
+  if (options.first_epoch.value_or(0) < 0 || options.first_epoch.value_or(0) > kMost)
+    refuse("first_epoch", *options.first_epoch, "0 to 2^31");
   if (options.prefetch < 0 || options.prefetch > 1000)
     refuse("prefetch", options.prefetch, "0 to 1000");
 }
@@ -50,7 +54,8 @@ class ShareLoop::Impl {
     plan_ = plan_of(run, dataset_size, options);
     // Nobody draws from an earlier queue any more when all have come here.
     if (plan_.draw == Draw::queued) run.flush();
-    const std::int64_t skipped = run.pass_over(plan_.total);
+    const std::int64_t skipped = options.first_epoch ? run.pass_over_epochs(dataset_size, options)
+                                                     : run.pass_over(plan_.total);
     drawn_ = skipped;
     goal_ = run.worker().progress.samples + plan_.total - skipped;
     run.done(goal_);
@@ -66,6 +71,7 @@ class ShareLoop::Impl {
 
   ~Impl() {
     if (ended_) return;
+    run_.take_back();
     if (std::uncaught_exceptions() > exceptions_) {
       if (run_.feed) run_.feed->leave();
       return;
@@ -159,6 +165,7 @@ class ShareLoop::Impl {
   // All come here, after the same batches or not: then all have what all have trained.
   void end() {
     ended_ = true;
+    run_.take_back();
     loader_.reset();
     run_.flush();
     if (run_.feed) run_.feed->close();
@@ -190,17 +197,45 @@ void Distributed::Impl::step_handed_out() {
   step(handed_out_);
 }
 
+std::int64_t Distributed::Impl::number_epochs(const ShareOptions& options) {
+  const std::int64_t first = options.first_epoch.value_or(next_epoch_);
+  next_epoch_ = first + options.epochs;
+  return first;
+}
+
 std::int64_t Distributed::Impl::pass_over(std::int64_t samples) {
   if (resumed_ < 0) resumed_ = worker_.progress.samples;
   const std::int64_t passed = std::min(resumed_, samples);
   resumed_ -= passed;
+  if (passed == samples && passed > 0) say_that_a_loop_was_passed_over();
   return passed;
+}
+
+std::int64_t Distributed::Impl::pass_over_epochs(std::int64_t dataset_size,
+                                                 const ShareOptions& options) {
+  if (resumed_ < 0) resumed_ = worker_.progress.samples;
+  if (resumed_ == 0) return 0;
+  const std::int64_t samples = options.epochs * dataset_size;
+  const std::int64_t into =
+      std::max<std::int64_t>(0, worker_.progress.samples - *options.first_epoch * dataset_size);
+  resumed_ = std::max<std::int64_t>(0, into - samples);
+  return std::min(into, samples);
+}
+
+// Which is right where the program's loops begin with the run's first, and else a surprise.
+void Distributed::Impl::say_that_a_loop_was_passed_over() {
+  if (std::exchange(said_passed_over_, true)) return;
+  if (world_.rank() == world_.impl().leader())
+    fmt::print(
+        stderr,
+        "skein: a loop over share() is passed over: the run was resumed after all of its "
+        "samples. One that begins with a later epoch says so by ShareOptions::first_epoch\n");
 }
 
 // A step begins: what was handed out is used, and nothing can be resumed any more.
 void Distributed::Impl::note_step() {
   take_back();
-  if (resumed_ < 0) resumed_ = worker_.progress.samples;
+  resumed_ = 0;
   if (stop_requested()) worker_.wants_to_stop = true;
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "on_workers.h"
+#include "resuming_job.h"
 #include "skein/torch.h"
 #include "strategy/registry.h"
 #include "test_net.h"
@@ -206,9 +207,10 @@ TEST(Share, ABreakHoldsNobodyUp) {
           run.step();
         }
         EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*net)));
+        EXPECT_THROW(run.step(), ConfigError) << "of a batch that is no more";
       }
       for (auto& batch : run.share(data.inputs, data.targets, {.batch = 8})) {
-        if (batch.epoch == 0 && batch.indices[0] % 3 == 0) continue;  // left out
+        if (batch.indices[0] % 3 == 0) continue;  // left out
         loss_on(net, batch.data, batch.target).backward();
         run.step();
       }
@@ -232,40 +234,152 @@ TEST(Share, StrategiesThatSurviveLossesEndWhenAllHaveDoneEnough) {
     });
 }
 
-// As after Distributed::resume(): the first loops pass over what has been trained.
+// Two loops, in a run that is saved in the middle of one, or between them, and resumed.
 TEST(Share, ResumedLoopsGoOnInTheMiddleOfAnEpoch) {
-  test::on_workers(2, [](World& world) {
+  const test::TemporaryFolder folder;
+  test::on_workers(2, [&](World& world) {
+    const Data data(25);
     const ShareOptions options{.batch = 4, .epochs = 3, .seed = 9};
-    // Two loops from there on, the first up to `until`: what all workers saw in each.
-    const auto train = [&](std::int64_t from, std::int64_t until) {
+    torch::Tensor trained;
+    // What all workers saw in each loop, until so many samples were trained on.
+    const auto train = [&](const std::string& dir, std::int64_t until) {
       auto net = fresh_net();
       auto run = distribute(world, *net, sgd(0.01));
-      run.impl().worker().progress.samples = from;
-      std::vector<std::map<std::int64_t, int>> loops;
-      for (const std::int64_t end : {until, std::int64_t{1000}}) {
+      run.resume(dir);
+      std::vector<std::map<std::int64_t, int>> loops(2);
+      for (auto& loop : loops) {
         Seen seen;
-        for (auto& batch : run.share(25, options)) {
+        for (auto& batch : run.share(data.inputs, data.targets, options)) {
           note(seen, batch);
-          loss_on(net, torch::ones({batch.size, kInputs}), torch::ones({batch.size, 1})).backward();
+          loss_on(net, batch.data, batch.target).backward();
           run.step();
-          if (run.samples() >= end) break;
+          if (run.samples() >= until) break;
         }
-        loops.push_back(counted(world, seen));
+        loop = counted(world, seen);
+        if (run.samples() >= until) break;
       }
+      run.save_checkpoint(dir, {}, {.wait = true});
+      trained = test::flat_parameters(*net);
       return loops;
     };
-    const auto whole = train(0, 1000), begun = train(0, 33), rest = train(33, 1000);
-    EXPECT_EQ(std::ssize(whole[0]), 75);
-    EXPECT_EQ(whole[1], whole[0]) << "a loop that was not resumed begins anew";
-    EXPECT_EQ(std::ssize(begun[0]), 33);
-    EXPECT_EQ(std::ssize(rest[0]), 75 - 33);
-    auto joined = begun[0];
-    joined.insert(rest[0].begin(), rest[0].end());
-    EXPECT_EQ(joined, whole[0]);
-    EXPECT_EQ(rest[1], whole[0]);
-    const auto later = train(75 + 33, 1000);
-    EXPECT_TRUE(later[0].empty());
-    EXPECT_EQ(later[1], rest[0]);
+    const auto whole = train(folder / "whole", 1000);
+    const torch::Tensor expected = trained;
+    for (const auto& loop : whole) EXPECT_EQ(std::ssize(loop), 75);
+    EXPECT_EQ(whole[0].rbegin()->first / 1000, 2) << "epochs are numbered through";
+    EXPECT_EQ(whole[1].begin()->first / 1000, 3);
+    for (const std::int64_t until : {33, 75, 75 + 33}) {
+      const std::string dir = folder / std::to_string(until);
+      const auto begun = train(dir, until), rest = train(dir, 1000);
+      for (const std::size_t loop : {0u, 1u}) {
+        EXPECT_EQ(begun[loop].size() + rest[loop].size(), 75u) << until;
+        auto joined = begun[loop];
+        joined.insert(rest[loop].begin(), rest[loop].end());
+        EXPECT_EQ(joined, whole[loop]) << until;
+      }
+      EXPECT_TRUE(torch::equal(trained, expected)) << until;
+    }
+    const auto nothing = train(folder / "whole", 1000);
+    EXPECT_TRUE(nothing[0].empty() && nothing[1].empty()) << "all of it was trained before";
+  });
+}
+
+// A loop for each epoch, from the one that was saved: as docs/library.md shows it.
+TEST(Share, EpochByEpochARunShufflesAnewAndGoesOnWhereItWas) {
+  constexpr std::int64_t kEpochs = 4, kSize = 25;
+  for (const char* strategy : {"allreduce", "lasgd"}) {
+    const test::TemporaryFolder folder;
+    test::on_workers(2, [&](World& world) {
+      // What this worker saw of each epoch, in its order. Ends after `until` samples.
+      const auto train = [&](const std::string& dir, std::int64_t until) {
+        auto net = fresh_net();
+        auto run = distribute(world, *net, sgd(0.01), StrategySpec(strategy));
+        const Resumed resumed = run.resume(dir);
+        std::vector<Seen> epochs(kEpochs);
+        for (auto epoch = resumed.number("epoch", 0); epoch < kEpochs; ++epoch) {
+          for (auto& batch : run.share(kSize, {.batch = 3, .first_epoch = epoch})) {
+            note(epochs[static_cast<std::size_t>(epoch)], batch);
+            EXPECT_EQ(batch.epoch, epoch);
+            loss_on(net, torch::ones({batch.size, kInputs}), torch::ones({batch.size, 1}))
+                .backward();
+            run.step();
+            if (run.samples() >= until) break;
+          }
+          const bool whole = run.samples() == (epoch + 1) * kSize;
+          run.save_checkpoint(dir, {{"epoch", std::to_string(epoch + (whole ? 1 : 0))}},
+                              {.wait = true});
+          if (run.samples() >= until) break;
+        }
+        return epochs;
+      };
+      const auto whole = train(folder / "whole", 1000);
+      for (std::size_t epoch = 0; epoch < kEpochs; ++epoch) {
+        EXPECT_EQ(std::ssize(counted(world, whole[epoch])), kSize);
+        for (std::size_t other = 0; other < epoch; ++other) {
+          Seen one = whole[epoch], two = whole[other];
+          for (Seen* each : {&one, &two})
+            for (std::int64_t& sample : *each) sample %= 1000;
+          EXPECT_NE(one, two) << "epochs " << other << " and " << epoch;
+        }
+      }
+      const bool lockstep = std::string(strategy) == "allreduce";
+      for (const std::int64_t until : {2 * kSize, 2 * kSize + 12}) {
+        if (until % kSize != 0 && !lockstep) continue;  // where each breaks is its own
+        const std::string dir = folder / std::to_string(until);
+        auto joined = train(dir, until);
+        const auto rest = train(dir, 1000);
+        for (std::size_t epoch = 0; epoch < kEpochs; ++epoch) {
+          joined[epoch].insert(joined[epoch].end(), rest[epoch].begin(), rest[epoch].end());
+          if (lockstep) {
+            EXPECT_EQ(joined[epoch], whole[epoch]) << until;
+          }
+          EXPECT_EQ(counted(world, joined[epoch]), counted(world, whole[epoch])) << until;
+        }
+      }
+    });
+  }
+}
+
+// Loops that do not say where they begin go through the same epochs as one that does all.
+TEST(Share, LoopsOfOneEpochHaveTheOrderOfOneLoopOfMany) {
+  test::on_workers(1, [](World& world) {
+    const auto train = [&](const std::vector<std::int64_t>& loops) {
+      auto net = fresh_net();
+      auto run = distribute(world, *net, sgd(0.01));
+      Seen seen;
+      for (const std::int64_t epochs : loops)
+        for (auto& batch : run.share(25, {.batch = 4, .epochs = epochs})) {
+          note(seen, batch);
+          run.step();
+        }
+      return seen;
+    };
+    EXPECT_EQ(train({1, 1, 1}), train({3}));
+    EXPECT_EQ(train({1, 2}), train({3}));
+  });
+}
+
+TEST(Share, AResumedRunSaysThatItPassesOverALoop) {
+  const test::TemporaryFolder folder;
+  test::on_workers(2, [&](World& world) {
+    const auto train = [&](bool own_first) {
+      auto net = fresh_net();
+      auto run = distribute(world, *net, sgd(0.01));
+      run.resume(folder / "c");
+      if (own_first) run.step(1);
+      int steps = 0;
+      for (auto& batch : run.share(16, {.batch = 4})) {
+        ++steps;
+        run.step(batch.size);
+      }
+      if (run.samples() == 16) run.save_checkpoint(folder / "c", {}, {.wait = true});
+      return steps;
+    };
+    EXPECT_EQ(train(false), 2);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(train(false), 0);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("passed over") != std::string::npos, world.rank() == 0) << said;
+    EXPECT_EQ(train(true), 2) << "who has made a step by itself is not resumed any more";
   });
 }
 
@@ -283,6 +397,8 @@ TEST(Share, DifferentOptionsAreAnErrorOnAll) {
     };
     EXPECT_TRUE(test::contains(why(20 + world.rank(), {}), {"share of 20 samples", "share of 21"}));
     EXPECT_TRUE(test::contains(why(20, {.batch = 0}), {"batch 0"}));
+    EXPECT_TRUE(test::contains(why(20, {.first_epoch = -1}), {"first_epoch -1"}));
+    EXPECT_TRUE(test::contains(why(20, {.first_epoch = world.rank()}), {"from epoch 1"}));
     EXPECT_TRUE(test::contains(why(0, {}), {"samples in the dataset: 0"}));
     EXPECT_THROW(run.step(), ConfigError);
     EXPECT_EQ(why(20, {.epochs = 0}), "");
