@@ -116,11 +116,16 @@ class Distributing final : public Loop {
   Distributed distributed_;
 };
 
+OptimizerSpec grouped_recipe() {
+  const auto decays = [](const ParameterInfo& each) { return each.shape.size() != 1; };
+  return sgd(kLearningRate).momentum(kMomentum).group(group(decays).weight_decay(kDecay));
+}
+
 // The same with the extras: a group and a hook.
 class Hooking final : public Loop {
  public:
   Hooking(World& world, const Case& item, const Batch& batch)
-      : Loop(item, batch), distributed_(distribute(world, *model_, recipe())) {
+      : Loop(item, batch), distributed_(distribute(world, *model_, grouped_recipe())) {
     distributed_.before_update([](AveragedGradients& g) { g.clip(kClip); });
   }
   void step() override {
@@ -129,11 +134,6 @@ class Hooking final : public Loop {
   }
 
  private:
-  static OptimizerSpec recipe() {
-    const auto decays = [](const ParameterInfo& each) { return each.shape.size() != 1; };
-    return sgd(kLearningRate).momentum(kMomentum).group(group(decays).weight_decay(kDecay));
-  }
-
   Distributed distributed_;
 };
 
@@ -153,6 +153,31 @@ class Recording final : public Loop {
   }
 
  private:
+  Record last_;
+  Distributed distributed_;
+};
+
+// All at once: a group, a hook, and a record of every step with a loss and a figure in it.
+class AllOn final : public Loop {
+ public:
+  AllOn(World& world, const Case& item, const Batch& batch)
+      : Loop(item, batch), distributed_(distribute(world, *model_, grouped_recipe())) {
+    distributed_.before_update([this](AveragedGradients& g) {
+      norm_ = g.norm();
+      g.clip(kClip);
+    });
+    distributed_.on_record(1, [this](const Record& record) { last_ = record; });
+  }
+  void step() override {
+    const torch::Tensor loss = forward();
+    loss.backward();
+    distributed_.report_loss(loss);
+    distributed_.report("gradient_norm", norm_);
+    distributed_.step(samples());
+  }
+
+ private:
+  double norm_ = 0;
   Record last_;
   Distributed distributed_;
 };
@@ -221,6 +246,9 @@ int run() {
     judge(name + ", hook", compare<Hooking>(world, item, name + ", hook"));
     judge(name + ", hook (both)",
           compare<Hooking>(world, item, name + ", hook (both)", Extras::groups_and_norm));
+    judge(name + ", all", compare<AllOn>(world, item, name + ", all"));
+    judge(name + ", all (both)",
+          compare<AllOn>(world, item, name + ", all (both)", Extras::groups_and_norm));
   }
   for (const std::string& verdict : verdicts) fmt::print("{}\n", verdict);
   return 0;
