@@ -407,6 +407,49 @@ TEST(ParameterGroups, AResumedRunHasTheBitsOfOneThatWasNotStopped) {
   std::filesystem::remove_all(folder);
 }
 
+// A torch scheduler counts its own steps, which no checkpoint has: it makes them again, and the
+// rates are put back. As docs/library.md shows it.
+TEST(Rates, OfATorchSchedulerGoOnInAResumedRun) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("parameter_groups_test_{}", ::getpid());
+  const OptimizerSpec recipe = grouped(sgd(0.1).momentum(0.9), 0.1);
+  on_workers(2, [&](World& world) {
+    const auto rates_of = [](Distributed& run) {
+      std::vector<double> rates;
+      for (const auto& group : run.optimizer().param_groups())
+        rates.push_back(group.options().get_lr());
+      return rates;
+    };
+    EveryLayer whole = fresh_net(), net = fresh_net();
+    Distributed run = distribute(world, *whole, recipe);
+    StepLR scheduler(run.optimizer(), 2, 0.5);
+    std::vector<std::vector<double>> expected;
+    for (int epoch = 0; epoch < 9; ++epoch) {
+      train(whole, run, epoch, epoch + 1);
+      scheduler.step();
+      expected.push_back(rates_of(run));
+      if (epoch == 2) run.save_checkpoint(folder.string(), {{"epoch", "3"}}, {.wait = true});
+    }
+    run.flush();
+    Distributed again = distribute(world, *net, recipe);
+    const auto first = again.resume(folder.string()).number("epoch", 0);
+    ASSERT_EQ(first, 3);
+    StepLR other(again.optimizer(), 2, 0.5);
+    const auto rates = rates_of(again);
+    for (std::int64_t epoch = 0; epoch < first; ++epoch) other.step();
+    for (std::size_t i = 0; i < rates.size(); ++i)
+      again.optimizer().param_groups()[i].options().set_lr(rates[i]);
+    for (auto epoch = first; epoch < 9; ++epoch) {
+      train(net, again, epoch, epoch + 1);
+      other.step();
+      EXPECT_EQ(rates_of(again), expected[static_cast<std::size_t>(epoch)]) << epoch;
+    }
+    again.flush();
+    expect_same_bits(whole, net, 9);
+  });
+  std::filesystem::remove_all(folder);
+}
+
 // Optimizers of a user's own.
 struct MineOptions : OptimizerCloneableOptions<MineOptions> {
   explicit MineOptions(double lr) : lr(lr) {}
