@@ -114,7 +114,7 @@ TEST_P(GossipTraining, AWorkerThatIsAwayTooLongWritesNothing) {
 
 // Nobody lets it go on: it alone is lost, and the launcher does not wait for it for ever.
 TEST_P(GossipTraining, EndsWithoutOneThatStaysStopped) {
-  const auto run = start("1500", {"--deadline", "2s"});
+  const auto run = start("1500", {"--deadline", "5s"});
   const std::vector<pid_t> workers = children_of(*run);
   ASSERT_EQ(workers.size(), 5u);
   ::kill(workers[1], SIGSTOP);
