@@ -82,6 +82,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
     json["device_memory_bytes"] = static_cast<std::int64_t>(memory);
     json["channels_last"] = figures.channels_last;
   }
+  if (!options.resume.empty()) json["resumed_samples"] = static_cast<std::int64_t>(samples);
   if (options.target_accuracy > 0) {
     json["target_accuracy"] = options.target_accuracy;
     json["seconds_to_target"] = figures.target_seconds >= 0 ? Json(figures.target_seconds) : Json();
@@ -95,13 +96,17 @@ std::string summary_text(const Json& summary) {
           ? "not evaluated: the run was stopped before its end"
           : fmt::format("test accuracy {:.2f} %, loss {:.4f}",
                         100 * summary["accuracy"].get<double>(), summary["loss"].get<double>());
+  std::string samples = fmt::format("{} samples", summary["samples"].get<std::int64_t>());
+  if (summary.contains("resumed_samples"))
+    samples += fmt::format(", {} of them since it was resumed,",
+                           summary["resumed_samples"].get<std::int64_t>());
   std::string text = fmt::format(
-      "{} on {} worker{}: {} samples in {:.1f} s, {:.0f} samples/s\n"
+      "{} on {} worker{}: {} in {:.1f} s, {:.0f} samples/s\n"
       "{}\n"
       "iteration {:.1f} ms (p95 {:.1f} ms), {:.2f} ms of it waiting for communication; {} sent",
       summary["strategy"].get<std::string>(), summary["workers"].get<int>(),
-      summary["workers"] == 1 ? "" : "s", summary["samples"].get<std::int64_t>(),
-      summary["seconds"].get<double>(), summary["samples_per_second"].get<double>(), quality,
+      summary["workers"] == 1 ? "" : "s", samples, summary["seconds"].get<double>(),
+      summary["samples_per_second"].get<double>(), quality,
       summary["iteration_ms"]["p50"].get<double>(), summary["iteration_ms"]["p95"].get<double>(),
       summary["exposed_comm_ms"].get<double>(), print_bytes(summary["bytes_sent"].get<double>()));
   if (summary.contains("device_memory_bytes"))

@@ -134,7 +134,10 @@ TEST(Train, AResumedRunContinuesBitIdentically) {
     const std::string first = folder / (name + "/checkpoints/42");
     ASSERT_TRUE(std::filesystem::exists(first))
         << "a checkpoint after the first step past 40 samples";
-    train_ok(with({"--samples", "80", "--resume", first, "--out", folder / (name + "-resumed")}));
+    const Finished end =
+        train(with({"--samples", "80", "--resume", first, "--out", folder / (name + "-resumed")}));
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(count(end.out, "80 samples, 38 of them since it was resumed, in "), 1) << end.out;
     EXPECT_TRUE(same_bytes(folder / (name + "/model.safetensors"),
                            folder / (name + "-resumed/model.safetensors")))
         << name;
