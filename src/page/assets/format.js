@@ -63,6 +63,14 @@ skein.moment = (ms, span) => {
   return (ms < 0 ? '-' : '') + words;
 };
 
+// A label that is longer than `most` letters, as two lines that are cut between words; what does not fit is "…".
+skein.inTwoLines = (text, most) => {
+  if (text.length <= most) return text;
+  const cut = text.lastIndexOf(' ', most), at = cut > 0 ? cut : most;
+  const rest = text.slice(at).trim();
+  return [text.slice(0, at), rest.length <= most ? rest : rest.slice(0, most - 1) + '…'];
+};
+
 // An element with attributes and children; a text is a child, never HTML.
 skein.element = (tag, attributes = {}, ...children) => {
   const made = document.createElement(tag);

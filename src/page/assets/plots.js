@@ -120,7 +120,8 @@
     })));
     const datasets = () => series.map((one, place) => {
       const style = skein.seriesStyle(one.index ?? place);
-      const points = one.points.filter((p) => skein.known(p.x) && skein.known(p.y));
+      const logarithmic = spec.y && spec.y.logarithmic;  // has no place for 0
+      const points = one.points.filter((p) => skein.known(p.x) && skein.known(p.y) && (p.y > 0 || !logarithmic));
       const every = Math.max(1, Math.ceil(points.length / 8));
       const marked = (at) => points.length <= 30 || at === points.length - 1 || at % every === Math.floor(every / 2);
       return {
@@ -200,7 +201,7 @@
       const values = options.axis({min: 0, format, ...spec.y}, {stacked: Boolean(spec.stacked)});
       const names = {...options.axis({...spec.x}), type: 'category', stacked: Boolean(spec.stacked)};
       delete names.min;
-      names.ticks.callback = function(value) { return this.getLabelForValue(value); };
+      names.ticks.callback = function(value) { return skein.inTwoLines(this.getLabelForValue(value), 26); };
       names.grid = {display: false};
       options.indexAxis = spec.horizontal ? 'y' : 'x';
       options.scales = spec.horizontal ? {x: values, y: names} : {x: names, y: values};
