@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -20,7 +21,7 @@ inline Doctor ask_doctor() {
   if (!std::filesystem::exists("/dev/nvidia0") && !std::filesystem::exists("/dev/nvidiactl"))
     return {0, "this machine has no NVIDIA GPU (no /dev/nvidia0)"};
   const Folder folder;
-  const Finished end = Process({SKEIN_BINARY, "doctor", "--quiet", "--json", folder / "d.json"})
+  const Finished end = Process({kSkein, "doctor", "--quiet", "--json", folder / "d.json"})
                            .wait(std::chrono::seconds(60));
   EXPECT_EQ(end.code, 0) << end.err;
   const Json json = json_of(folder / "d.json");

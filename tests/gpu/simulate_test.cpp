@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gpu/gpu_command.h"
+#include "multiproc/paths.h"
 #include "strategy/registry.h"
 
 namespace skein::testing {
@@ -13,7 +14,7 @@ using namespace std::chrono_literals;
 Json simulated(const Folder& folder, const std::string& device, const Words& more) {
   const std::string file = folder / (device + ".json");
   const Finished end =
-      Process(with({SKEIN_BINARY, "simulate", "--quiet", "--objective", "model", "--device", device,
+      Process(with({kSkein, "simulate", "--quiet", "--objective", "model", "--device", device,
                     "--workers", "4", "--batch", "16", "--emulate-step", "40ms", "--set",
                     "data.train=2000", "--set", "data.test=200", "--json", file},
                    more))

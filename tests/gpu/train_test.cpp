@@ -4,6 +4,7 @@
 
 #include "gpu/gpu_command.h"
 #include "multiproc/model_file.h"
+#include "multiproc/paths.h"
 #include "strategy/registry.h"
 
 namespace skein::testing {
@@ -13,8 +14,8 @@ using namespace std::chrono_literals;
 
 // Glyphs that a cnn learns well in a few seconds.
 Words lesson(const std::string& device, const Words& more) {
-  return with({SKEIN_BINARY, "train", "--quiet", "--device", device, "--workers", "4", "--model",
-               "cnn", "--batch", "16", "--set", "data.train=4000", "--set", "data.test=500"},
+  return with({kSkein, "train", "--quiet", "--device", device, "--workers", "4", "--model", "cnn",
+               "--batch", "16", "--set", "data.train=4000", "--set", "data.test=500"},
               more);
 }
 
@@ -164,7 +165,7 @@ class OtherModelsOnGpu : public OnGpu {
  protected:
   void trains(const Words& job) {
     const Finished end =
-        Process(with({SKEIN_BINARY, "train", "--quiet", "--device", "cuda", "--workers", "2"}, job))
+        Process(with({kSkein, "train", "--quiet", "--device", "cuda", "--workers", "2"}, job))
             .wait(150s);
     EXPECT_EQ(end.code, 0) << end.err;
   }
@@ -195,8 +196,8 @@ TEST_F(OtherModelsOnGpu, TextIsLearntByAGpt) {
 
 TEST_F(OnGpu, AutoTakesAWorkerPerGpu) {
   const Finished end =
-      Process({SKEIN_BINARY, "train", "--quiet", "--samples", "64", "--set", "data.train=64",
-               "--set", "data.test=10", "--json", folder_ / "run.json"})
+      Process({kSkein, "train", "--quiet", "--samples", "64", "--set", "data.train=64", "--set",
+               "data.test=10", "--json", folder_ / "run.json"})
           .wait(90s);
   ASSERT_EQ(end.code, 0) << end.err;
   const Json run = json_of(folder_ / "run.json");

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -19,7 +20,7 @@ bool there(const std::string& program) {
 // path.
 std::string find_torchrun() {
   for (const std::string& program :
-       {std::string(SKEIN_SOURCE_DIR) + "/build-pip/venv/bin/torchrun", std::string("torchrun")})
+       {std::string(kSource) + "/build-pip/venv/bin/torchrun", std::string("torchrun")})
     if (there(program)) return program;
   return "";
 }

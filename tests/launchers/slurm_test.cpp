@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -15,8 +16,8 @@ class Slurm : public ::testing::Test {
   // Runs a script of tests/slurm on a cluster of two nodes.
   Finished on_cluster(const std::string& script, const Words& arguments,
                       std::chrono::milliseconds limit) {
-    const std::string scripts = std::string(SKEIN_SOURCE_DIR) + "/tests/slurm/";
-    const std::string programs = std::filesystem::path(SKEIN_BINARY).parent_path().string();
+    const std::string scripts = std::string(kSource) + "/tests/slurm/";
+    const std::string programs = std::filesystem::path(kSkein).parent_path().string();
     return Process(with({scripts + "cluster.sh", "2", folder / "cluster", "--", scripts + script},
                         arguments),
                    {{"HOME", folder.path()},  // which all nodes share
@@ -88,7 +89,7 @@ TEST_F(Slurm, AJobThatIsWarnedCancelledAndRequeuedFinishes) {
                   "--set",      "model.width=64"};
   const Finished end =
       on_cluster("cancel_and_requeue.sh",
-                 with({folder / "out", std::string(SKEIN_SOURCE_DIR) + "/examples/slurm/tcp.sh"},
+                 with({folder / "out", std::string(kSource) + "/examples/slurm/tcp.sh"},
                       with(job, {"--emulate-step", "40ms", "--json", folder / "run.json"})),
                  150s);
   if (end.code == 77) GTEST_SKIP() << end.out;

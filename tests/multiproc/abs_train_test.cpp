@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -14,7 +15,7 @@ using Words = std::vector<std::string>;
 class AbsTrain : public ::testing::Test {
  protected:
   static Words command(const std::string& options) {
-    Words argv{SKEIN_BINARY, "train", "--strategy", "abs", "--quiet"};
+    Words argv{kSkein, "train", "--strategy", "abs", "--quiet"};
     std::istringstream words(
         "--model mlp --set model.width=64 --set data.train=640 "
         "--set data.test=40 --workers 4 --batch 4 --lr 0.01 --momentum 0.5 " +
@@ -74,8 +75,8 @@ TEST_F(AbsTrain, ReplicasStayEqual) {
 // A user's own module and loop: programs/training_cases.cpp compares.
 TEST_F(AbsTrain, WithoutDelayIsSynchronousSgd) {
   for (const char* workers : {"2", "4"}) {
-    const Finished end = Process({SKEIN_BINARY, "run", "-n", workers, "--", SKEIN_DEAR_PROGRAM,
-                                  folder.path(), "0", "abs_without_delay"})
+    const Finished end = Process({kSkein, "run", "-n", workers, "--", kDearProgram, folder.path(),
+                                  "0", "abs_without_delay"})
                              .wait(60s);
     EXPECT_EQ(end.code, 0) << end.err;
   }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 #include "runtime/fabrics.h"
 
@@ -14,7 +15,7 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 Words advise_words(const Words& more) {
-  Words words{SKEIN_BINARY, "advise"};
+  Words words{kSkein, "advise"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -51,7 +52,7 @@ TEST(Advise, NamesAStrategyItsReasonItsCommandAndAllCandidates) {
   EXPECT_NE(end.out.find(recommended.at("command").get<std::string>()), std::string::npos);
   // It parses: what is wrong with it then is only what was added.
   Words words = split(recommended.at("command"));
-  words.front() = SKEIN_BINARY;
+  words.front() = kSkein;
   words.insert(words.end(), {"--emulate-speeds", "1,1,1"});
   EXPECT_EQ(count(run(words).err, "3 speeds, 4 workers"), 1);
   EXPECT_NE(end.out.find(recommended.at("reason").get<std::string>()), std::string::npos);
@@ -87,7 +88,7 @@ TEST(Advise, MeasuresAModelAndItsCommandsTrainOnTheEmulatedCluster) {
   EXPECT_TRUE(std::filesystem::exists(folder / "p.json"));
   Words words = split(json.at("recommended").at("command"));
   ASSERT_GE(words.size(), 2u);
-  words.front() = SKEIN_BINARY;
+  words.front() = kSkein;
   words.insert(words.end(), {"--samples", "32", "--set", "data.train=64", "--set", "data.test=32",
                              "--quiet", "--json", folder / "train.json"});
   const Finished end = run(words);

@@ -2,13 +2,14 @@
 #include <nlohmann/json.hpp>
 
 #include "fabric/fabric.h"
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
 namespace {
 
 Finished bench(std::vector<std::string> words) {
-  words.insert(words.begin(), {SKEIN_BINARY, "bench"});
+  words.insert(words.begin(), {kSkein, "bench"});
   return run(words);
 }
 

@@ -4,6 +4,7 @@
 
 #include "multiproc/browser.h"
 #include "multiproc/http.h"
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -14,7 +15,7 @@ using Words = std::vector<std::string>;
 using std::chrono::seconds;
 
 Words compare_words(Words words, const std::string& out) {
-  words.insert(words.begin(), {SKEIN_BINARY, "compare"});
+  words.insert(words.begin(), {kSkein, "compare"});
   words.insert(words.end(), {"--out", out});
   return words;
 }
@@ -240,17 +241,17 @@ TEST(Compare, TwoComparisonsCanBeCompared) {
               std::find(words.begin(), words.end(), "10gbe") + 1);
   ASSERT_EQ(compare(words, folder / "after").code, 0);
   const auto diff =
-      run({SKEIN_BINARY, "compare", "diff", folder / "before", folder / "after/compare.json",
-           "--report", folder / "diff.html", "--json", folder / "diff.json"});
+      run({kSkein, "compare", "diff", folder / "before", folder / "after/compare.json", "--report",
+           folder / "diff.html", "--json", folder / "diff.json"});
   ASSERT_EQ(diff.code, 0) << diff.err;
   EXPECT_NE(diff.out.find("allreduce: samples/s is worse"), std::string::npos) << diff.out;
   EXPECT_EQ(Json::parse(contents(
                 folder / "diff.json"))["changes"][0]["figures"]["samples_per_second"]["spread"],
             "beyond");
-  const auto none = run({SKEIN_BINARY, "compare", "diff", folder / "before", folder / "nothing"});
+  const auto none = run({kSkein, "compare", "diff", folder / "before", folder / "nothing"});
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("expected a compare.json"), std::string::npos) << none.err;
-  const auto show = run({SKEIN_BINARY, "compare", "show", folder / "before", folder / "after"});
+  const auto show = run({kSkein, "compare", "show", folder / "before", folder / "after"});
   EXPECT_EQ(show.code, 0);
   EXPECT_EQ(count(show.out, "By throughput alone"), 2) << show.out;
 }
@@ -291,16 +292,17 @@ TEST(Compare, AnEntryCannotHaveTheNameOfTheComparisonsOwnLink) {
 TEST(Compare, EveryEntryOfTheDemoEndsWell) {
   const Folder folder;
   const auto entries = [](const std::string& cluster) {
-    const std::string all = contents(SKEIN_SOURCE_DIR "/examples/demo/" + cluster + ".toml");
+    const std::string all = contents(std::string(kSource) + "/examples/demo/" + cluster + ".toml");
     return all.substr(std::min(all.find("[entries."), all.size()));
   };
   EXPECT_EQ(entries("unequal-machines"), entries("both"));
   EXPECT_EQ(count(entries("slow-network"), "[entries."), count(entries("both"), "[entries."));
   const auto end =
-      Process(compare_words({"--config", SKEIN_SOURCE_DIR "/examples/demo/both.toml", "--samples",
-                             "256", "--eval-every", "128", "--emulate-step", "4ms", "--set",
-                             "data.train=256", "--set", "data.test=64", "--no-timeline", "--quiet"},
-                            folder / "out"))
+      Process(
+          compare_words({"--config", std::string(kSource) + "/examples/demo/both.toml", "--samples",
+                         "256", "--eval-every", "128", "--emulate-step", "4ms", "--set",
+                         "data.train=256", "--set", "data.test=64", "--no-timeline", "--quiet"},
+                        folder / "out"))
           .wait(seconds(240));
   ASSERT_EQ(end.code, 0) << end.out << end.err;
   const Json json = Json::parse(contents(folder / "out/compare.json"));
@@ -316,7 +318,7 @@ TEST(Compare, EveryEntryOfTheDemoEndsWell) {
 TEST(Compare, TheDemoHasOnePageForAllClustersAndOneReport) {
   const Folder folder;
   const std::string out = folder / "out";
-  Process process({SKEIN_SOURCE_DIR "/examples/demo/run.sh", SKEIN_BINARY, out, "--strategies",
+  Process process({std::string(kSource) + "/examples/demo/run.sh", kSkein, out, "--strategies",
                    "allreduce", "--expect", "allreduce", "--samples", "128", "--eval-every", "64",
                    "--emulate-step", "4ms", "--set", "data.train=256", "--set", "data.test=64"});
   // The address of the first cluster is the second's.
@@ -416,8 +418,8 @@ TEST(CompareInChromium, TheReportOfTrainedRunsHasAccuraciesAndTheirTarget) {
 
   // And of two such comparisons.
   const std::string diff = folder / "diff.html";
-  const auto made = run({SKEIN_BINARY, "compare", "diff", folder / "out", folder / "out",
-                         "--report", diff, "--json", folder / "diff.json"});
+  const auto made = run({kSkein, "compare", "diff", folder / "out", folder / "out", "--report",
+                         diff, "--json", folder / "diff.json"});
   ASSERT_EQ(made.code, 0) << made.err;
   const Json changes = Json::parse(contents(folder / "diff.json")).at("changes");
   // bars of 5 figures, and the accuracies of both entries

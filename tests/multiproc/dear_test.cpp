@@ -8,6 +8,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -36,9 +37,8 @@ const Words kBetweenSteps{
 class Program {
  public:
   Program(int workers, const char* bytes_per_second, const Words& cases) : workers_(workers) {
-    Words argv{
-        SKEIN_BINARY,   "run",           "-n", std::to_string(workers), "--", SKEIN_DEAR_PROGRAM,
-        folder_.path(), bytes_per_second};
+    Words argv{kSkein, "run",        "-n",           std::to_string(workers),
+               "--",   kDearProgram, folder_.path(), bytes_per_second};
     argv.insert(argv.end(), cases.begin(), cases.end());
     const Finished end = Process(argv).wait(100s);
     EXPECT_EQ(end.code, 0) << end.err;
@@ -63,7 +63,7 @@ class Program {
 
   // What skein checkpoints says of what a case saved.
   std::string checkpoints(const std::string& name, const std::string& strategy) const {
-    return Process({SKEIN_BINARY, "checkpoints", folder_ / (name + "." + strategy)}).wait().out;
+    return Process({kSkein, "checkpoints", folder_ / (name + "." + strategy)}).wait().out;
   }
 
   void expect_same_bits(const std::string& name) const {

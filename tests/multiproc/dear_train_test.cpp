@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "multiproc/model_file.h"
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -15,7 +16,7 @@ using Words = std::vector<std::string>;
 class DearTrain : public ::testing::Test {
  protected:
   void train(const std::string& name, const std::string& strategy, int workers, Words more = {}) {
-    Words argv{SKEIN_BINARY, "train", "--strategy", strategy, "--out", folder / name};
+    Words argv{kSkein, "train", "--strategy", strategy, "--out", folder / name};
     std::istringstream job(
         "--quiet --model mlp --set model.width=96 --set data.train=384 --set data.test=40 "
         "--set strategy.fusion=64KB --samples 384 --checkpoint-every 192 --optimizer adamw "

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "launch/meeting_place.h"
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 #include "runtime/fabrics.h"
 
@@ -53,8 +54,8 @@ TEST_F(HostsCommand, TrainingHasTheBitsOfOneHost) {
 }
 
 TEST_F(HostsCommand, ThisHostNeedsNoSsh) {
-  const Finished end = Process({SKEIN_BINARY, "run", "--hosts", "localhost:2", "--show-all", "--",
-                                "sh", "-c", "echo $SKEIN_SIZE"},
+  const Finished end = Process({kSkein, "run", "--hosts", "localhost:2", "--show-all", "--", "sh",
+                                "-c", "echo $SKEIN_SIZE"},
                                {{"PATH", "/bin:/usr/bin"}})
                            .wait(60s);
   EXPECT_EQ(end.code, 0) << end.err;
@@ -63,7 +64,7 @@ TEST_F(HostsCommand, ThisHostNeedsNoSsh) {
 
 TEST_F(HostsCommand, WorkersGetTheVariablesThatAreNamed) {
   script("ssh", "shift; unset TEA; exec sh -c \"$*\"");
-  const Finished end = Process(with(with({SKEIN_BINARY, "run", "--env", "TEA"}, hosts("127.0.0.1")),
+  const Finished end = Process(with(with({kSkein, "run", "--env", "TEA"}, hosts("127.0.0.1")),
                                     {"--", "sh", "-c", "echo \"$TEA and $SKEIN_SEED\""}),
                                {{"TEA", "green  tea"}})
                            .wait(60s);
@@ -73,7 +74,7 @@ TEST_F(HostsCommand, WorkersGetTheVariablesThatAreNamed) {
 
 TEST_F(HostsCommand, TheFabricIsMeasuredBetweenHosts) {
   const Finished end =
-      Process(with({SKEIN_BINARY, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"}, hosts()))
+      Process(with({kSkein, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"}, hosts()))
           .wait(60s);
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(count(end.out, "4 workers on the tcp fabric"), 1) << end.out;
@@ -121,7 +122,7 @@ TEST_F(HostsCommand, PrintedCommandsStartTheRunByHand) {
   EXPECT_EQ(count(printed.out, "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2"), 1) << printed.out;
   std::vector<std::unique_ptr<Process>> workers;
   std::istringstream lines(printed.out);
-  script("skein", "exec " SKEIN_BINARY " \"$@\"");
+  script("skein", std::string("exec ") + kSkein + " \"$@\"");
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("#"))
       workers.push_back(std::make_unique<Process>(
@@ -151,7 +152,7 @@ TEST_F(HostsCommand, WhatDoesNotFitTogetherIsRefused) {
       {{"--hosts", "a,b", "--rendezvous", "a:x"}, "--rendezvous a:x: expected HOST or HOST:PORT"},
       {{"--hosts", "a,b", "--emulate-speeds", "1,2,3"}, "3 speeds, 2 workers"}};
   for (const auto& [options, complaint] : cases) refused(options, {complaint});
-  const Finished run = testing::run({SKEIN_BINARY, "run", "--hosts", "a", "-n", "2", "--", "true"});
+  const Finished run = testing::run({kSkein, "run", "--hosts", "a", "-n", "2", "--", "true"});
   EXPECT_EQ(run.code, 2);
   EXPECT_EQ(count(run.err, "--workers 2: the hosts have 1"), 1) << run.err;
   const Finished torchrun =
@@ -200,7 +201,7 @@ class RealSsh : public HostsCommand {
 };
 
 TEST_F(RealSsh, LeadsToHostsAndItsEndToTheEndOfTheirWorkers) {
-  Process process({SKEIN_BINARY, "run", "--hosts", "127.0.0.1:2,localhost:2", "--ssh", ssh("user"),
+  Process process({kSkein, "run", "--hosts", "127.0.0.1:2,localhost:2", "--ssh", ssh("user"),
                    "--env", "MARK", "--", "sleep", "100"},
                   {{"MARK", folder_.path()}});
   ASSERT_TRUE(eventually([&] { return workers_with("").size() == 4; }, 60s));
@@ -211,7 +212,7 @@ TEST_F(RealSsh, LeadsToHostsAndItsEndToTheEndOfTheirWorkers) {
 
 TEST_F(RealSsh, RefusesAUserWithAnotherKey) {
   const Finished end =
-      Process({SKEIN_BINARY, "run", "--hosts", "127.0.0.1", "--ssh", ssh("host"), "--", "true"})
+      Process({kSkein, "run", "--hosts", "127.0.0.1", "--ssh", ssh("host"), "--", "true"})
           .wait(60s);
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(count(end.err, "host 127.0.0.1: ssh ended with code 255"), 1) << end.err;

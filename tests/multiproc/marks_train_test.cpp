@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -48,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Marks,
 // The one at the mark is given up; the one at the end, which the summary shows, is not.
 TEST(Stopping, DoesNotWaitForAnEvaluation) {
   const Folder folder;
-  Process run({SKEIN_BINARY,
+  Process run({kSkein,
                "train",
                "--quiet",
                "--workers",

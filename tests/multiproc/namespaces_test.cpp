@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "launch/meeting_place.h"
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 #include "runtime/fabrics.h"
 
@@ -43,11 +44,10 @@ class Namespaces : public ::testing::Test {
   Finished train(const std::string& hosts, const std::string& workers, const std::string& rate,
                  const Words& options, const std::string& during = "") {
     const Words command{
-        std::string(SKEIN_SOURCE_DIR) + "/tests/hosts/on_hosts.sh", hosts, workers, rate, "--",
-        "sh", "-c",
+        std::string(kSource) + "/tests/hosts/on_hosts.sh", hosts, workers, rate, "--", "sh", "-c",
         // A shell, so that options may depend on the rank.
-        command_line({SKEIN_BINARY, "train", "--fabric", "tcp", "--secret", folder_ / "secret",
-                      "--quiet", "--set", "data.train=640", "--set", "data.test=40"}) +
+        command_line({kSkein, "train", "--fabric", "tcp", "--secret", folder_ / "secret", "--quiet",
+                      "--set", "data.train=640", "--set", "data.test=40"}) +
             command_line(options)};
     return Process(command, {{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"},
                              {"BYTES", folder_ / "bytes"},

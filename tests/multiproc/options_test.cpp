@@ -2,6 +2,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 #include "runtime/fabrics.h"
 
@@ -9,7 +10,7 @@ namespace skein::testing {
 namespace {
 
 Finished skein(std::vector<std::string> words, const Process::Environment& environment = {}) {
-  words.insert(words.begin(), SKEIN_BINARY);
+  words.insert(words.begin(), kSkein);
   return run(words, environment);
 }
 
@@ -68,8 +69,8 @@ TEST(TrainOptions, RefusesImpossibleValues) {
   // All at once: torch takes its time to load.
   std::vector<std::unique_ptr<Process>> started;
   for (const auto& words : table)
-    started.push_back(std::make_unique<Process>(
-        std::vector<std::string>{SKEIN_BINARY, "train", words[0], words[1]}));
+    started.push_back(
+        std::make_unique<Process>(std::vector<std::string>{kSkein, "train", words[0], words[1]}));
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto end = started[i]->wait(std::chrono::seconds(60));
     EXPECT_EQ(end.code, 2) << table[i][0];

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "multiproc/http.h"
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -28,7 +29,7 @@ PageUrl url_of(const Process& process, bool in_err) {
 }
 
 Words watch(const std::string& folder, const Words& more = {}) {
-  return with({SKEIN_BINARY, "watch", folder, "--page", "0"}, more);
+  return with({kSkein, "watch", folder, "--page", "0"}, more);
 }
 
 // A run that takes some seconds, unless it is stopped.
@@ -100,7 +101,7 @@ TEST(Page, WhatDoesNotFitIsRefused) {
   refused({"--page", "http"}, {"--page http", "PORT"});
   refused({"--timeline"}, {"--timeline", "--out"});
   refused({"--page", "0", "--hosts", "a,b"}, {"--page 0", "--out"});
-  const Finished none = run({SKEIN_BINARY, "watch", "/proc"});
+  const Finished none = run({kSkein, "watch", "/proc"});
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("/proc: no run there"), std::string::npos) << none.err;
 }

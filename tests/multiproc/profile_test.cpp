@@ -2,6 +2,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 #include "sim/profile.h"
 
@@ -9,7 +10,7 @@ namespace skein::testing {
 namespace {
 
 std::vector<std::string> with_profile(std::vector<std::string> words) {
-  words.insert(words.begin(), {SKEIN_BINARY, "profile"});
+  words.insert(words.begin(), {kSkein, "profile"});
   return words;
 }
 

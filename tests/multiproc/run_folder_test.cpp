@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -109,7 +110,7 @@ TEST_F(RunFolder, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
   const std::string model = contents(out() + "/model.safetensors");
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "rank-1.safetensors"}) {
     damage(out() + "/checkpoints/128/" + file);
-    const Finished listed = Process({SKEIN_BINARY, "checkpoints", out()}).wait();
+    const Finished listed = Process({kSkein, "checkpoints", out()}).wait();
     EXPECT_EQ(listed.code, 1) << listed.out;
     EXPECT_EQ(count(listed.out, "whole"), 1) << listed.out;
     EXPECT_EQ(count(listed.out, "DAMAGED"), 1) << listed.out;
@@ -118,7 +119,7 @@ TEST_F(RunFolder, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
     EXPECT_EQ(end.code, 0) << end.err;
     EXPECT_NE(end.err.find(std::string("checkpoints/128/") + file), std::string::npos) << end.err;
     EXPECT_EQ(contents(out() + "/model.safetensors"), model) << "it went on from 64, bit for bit";
-    EXPECT_EQ(Process({SKEIN_BINARY, "checkpoints", out()}).wait().code, 0);
+    EXPECT_EQ(Process({kSkein, "checkpoints", out()}).wait().code, 0);
   }
   EXPECT_EQ(saved(), (std::set<std::string>{"128", "64", "set-aside-128"}));
 }
@@ -155,7 +156,7 @@ TEST_F(RunFolder, ARunThatGoesBackKeepsWhatItSavesFromThere) {
 TEST_F(RunFolder, CheckpointsAreListed) {
   run_ok({"--samples", "128", "--checkpoint-every", "64", "--out", out()});
   const Finished end =
-      Process({SKEIN_BINARY, "checkpoints", out(), "--json", folder / "list.json"}).wait();
+      Process({kSkein, "checkpoints", out(), "--json", folder / "list.json"}).wait();
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(count(end.out, "whole"), 2) << end.out;
   const Json rows = json_of(folder / "list.json")["checkpoints"];
@@ -166,7 +167,7 @@ TEST_F(RunFolder, CheckpointsAreListed) {
   EXPECT_EQ(rows[1]["whole"], true);
   EXPECT_GT(rows[1]["bytes"], 10000);
   EXPECT_EQ(rows[1]["run_id"], json_of(out() + "/run.json")["run_id"]);
-  const Finished none = Process({SKEIN_BINARY, "checkpoints", folder.path()}).wait();
+  const Finished none = Process({kSkein, "checkpoints", folder.path()}).wait();
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("no checkpoints there"), std::string::npos) << none.err;
 }

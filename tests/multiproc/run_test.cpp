@@ -3,6 +3,7 @@
 #include <set>
 
 #include "fabric/fabric.h"
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -12,7 +13,7 @@ using namespace std::chrono_literals;
 
 std::vector<std::string> skein_run(int workers, const std::string& script,
                                    std::vector<std::string> options = {}) {
-  std::vector<std::string> argv{SKEIN_BINARY, "run", "-n", std::to_string(workers)};
+  std::vector<std::string> argv{kSkein, "run", "-n", std::to_string(workers)};
   argv.insert(argv.end(), options.begin(), options.end());
   argv.insert(argv.end(), {"--", "sh", "-c", script});
   return argv;
@@ -46,8 +47,8 @@ TEST(Run, GivesEachWorkerItsPlace) {
 
 TEST(Run, LimitsThreadsUnlessTheUserDid) {
   const std::string script = "echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS";
-  EXPECT_EQ(run({"env", "-u", "OMP_NUM_THREADS", "-u", "OPENBLAS_NUM_THREADS", SKEIN_BINARY, "run",
-                 "--", "sh", "-c", script})
+  EXPECT_EQ(run({"env", "-u", "OMP_NUM_THREADS", "-u", "OPENBLAS_NUM_THREADS", kSkein, "run", "--",
+                 "sh", "-c", script})
                 .out,
             "1 1\n");
   EXPECT_EQ(run(skein_run(1, script), {{"OMP_NUM_THREADS", "3"}}).out, "3 1\n");
@@ -246,7 +247,7 @@ TEST(Run, NothingIsLeftOfWhatWorkersStarted) {
 }
 
 TEST(Run, ProgramThatCannotBeStarted) {
-  const auto end = run({SKEIN_BINARY, "run", "-n", "2", "--", "/no/such/program"});
+  const auto end = run({kSkein, "run", "-n", "2", "--", "/no/such/program"});
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.err, "skein run: cannot start '/no/such/program': No such file or directory\n");
 }
@@ -258,7 +259,7 @@ TEST(Run, RefusesMoreWorkersThanAHostTakes) {
   const std::string many = std::to_string(kMostWorkersOfAHost + 1);
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"run", "-n", many, "--", "true"}, {"train", "--workers", many}}) {
-    std::vector<std::string> command{SKEIN_BINARY};
+    std::vector<std::string> command{kSkein};
     command.insert(command.end(), words.begin(), words.end());
     const auto end = run(command);
     EXPECT_EQ(end.code, 2);
@@ -271,7 +272,7 @@ TEST(Run, RefusesMoreWorkersThanAHostTakes) {
 
 TEST(Run, RefusesWrongOptions) {
   const auto error = [](std::vector<std::string> words) {
-    words.insert(words.begin(), {SKEIN_BINARY, "run"});
+    words.insert(words.begin(), {kSkein, "run"});
     const auto end = run(words);
     EXPECT_EQ(end.code, 2) << end.err;
     EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
@@ -291,9 +292,8 @@ TEST(Run, RefusesWrongOptions) {
 TEST(Run, WritesJsonAndTakesOptionsFromAFileBelowThoseOfTheCommandLine) {
   const Folder folder;
   std::ofstream(folder / "run.toml") << "workers = 3\nseed = 7\n";
-  const auto end =
-      run({SKEIN_BINARY, "run", "--config", folder / "run.toml", "--seed", "9", "--json",
-           folder / "run.json", "--", "sh", "-c", "echo $SKEIN_SIZE $SKEIN_SEED"});
+  const auto end = run({kSkein, "run", "--config", folder / "run.toml", "--seed", "9", "--json",
+                        folder / "run.json", "--", "sh", "-c", "echo $SKEIN_SIZE $SKEIN_SEED"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(end.out, "3 9\n");
   const auto json = nlohmann::json::parse(contents(folder / "run.json"));
@@ -310,7 +310,7 @@ TEST(Run, RefusesAWrongFileWithItsLine) {
   const Folder folder;
   const auto error = [&](const std::string& text) {
     std::ofstream(folder / "c.toml") << text;
-    const auto end = run({SKEIN_BINARY, "run", "--config", folder / "c.toml", "--", "true"});
+    const auto end = run({kSkein, "run", "--config", folder / "c.toml", "--", "true"});
     EXPECT_EQ(end.code, 2);
     return end.err;
   };

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -11,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 Finished simulate(std::vector<std::string> words) {
-  words.insert(words.begin(), {SKEIN_BINARY, "simulate"});
+  words.insert(words.begin(), {kSkein, "simulate"});
   return run(words);
 }
 

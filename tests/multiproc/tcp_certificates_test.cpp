@@ -3,6 +3,7 @@
 
 #include "certificates/test_authority.h"
 #include "launch/meeting_place.h"
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -44,13 +45,13 @@ TEST_F(CertificatesCommand, WorkersOfSeveralHostsHaveThem) {
                                     "SKEIN_TLS_CA; exec sh -c \"$*\"\n";
   chmod((folder_ / "ssh").c_str(), 0700);
   const Words hosts{"--hosts", "127.0.0.1:2,127.0.0.2", "--ssh", folder_ / "ssh"};
-  const Words bench{SKEIN_BINARY, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"};
+  const Words bench{kSkein, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"};
   const Finished by_options = Process(with(with(bench, hosts), options(files_))).wait(60s);
   EXPECT_EQ(by_options.code, 0) << by_options.err;
   const Finished by_variables = Process(with(bench, hosts), variables(files_)).wait(60s);
   EXPECT_EQ(by_variables.code, 0) << by_variables.err;
   const Finished run =
-      Process(with(with(with({SKEIN_BINARY, "run", "--show-all"}, hosts), options(files_)),
+      Process(with(with(with({kSkein, "run", "--show-all"}, hosts), options(files_)),
                    {"--", "sh", "-c", "echo \"$SKEIN_TLS_KEY,$SKEIN_SECRET_FILE.\""}),
               {{"SKEIN_SECRET_FILE", "another"}})
           .wait(60s);
@@ -65,9 +66,8 @@ TEST_F(CertificatesCommand, PrintedCommandsHaveThem) {
   EXPECT_EQ(count(train.out, "--lr 0.1 --fabric tcp --tls-cert " + files_.certificate), 2)
       << train.out;
   EXPECT_EQ(count(train.out, "secret"), 0) << train.out;
-  const Finished run = testing::run(
-      with(with({SKEIN_BINARY, "run", "--hosts", "a", "--print-commands"}, options(files_)),
-           {"--", "true"}));
+  const Finished run = testing::run(with(
+      with({kSkein, "run", "--hosts", "a", "--print-commands"}, options(files_)), {"--", "true"}));
   EXPECT_EQ(count(run.out, " SKEIN_TLS_CA=" + files_.authority + " true\n"), 1) << run.out;
 }
 

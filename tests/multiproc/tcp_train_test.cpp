@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "launch/meeting_place.h"
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 #include "runtime/fabrics.h"
 
@@ -14,7 +15,7 @@ using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
 
 Words train(const std::string& options) {
-  Words argv{SKEIN_BINARY, "train"};
+  Words argv{kSkein, "train"};
   std::istringstream all(
       "--model mlp --set model.width=64 --set data.train=320 --set data.test=40 " + options);
   for (std::string word; all >> word;) argv.push_back(word);

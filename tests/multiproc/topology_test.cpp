@@ -1,13 +1,14 @@
 // `skein topology`: what it prints, writes and refuses.
 #include <nlohmann/json.hpp>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
 namespace {
 
 Finished topology(std::vector<std::string> words) {
-  words.insert(words.begin(), {SKEIN_BINARY, "topology"});
+  words.insert(words.begin(), {kSkein, "topology"});
   return run(words);
 }
 

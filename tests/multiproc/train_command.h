@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "multiproc/paths.h"
 #include "multiproc/process.h"
 
 namespace skein::testing {
@@ -21,9 +22,8 @@ inline Words with(Words words, const Words& more) {
 }
 
 inline Words command(const Words& options) {
-  return with(
-      {SKEIN_BINARY, "train", "--quiet", "--set", "data.train=640", "--set", "data.test=40"},
-      options);
+  return with({kSkein, "train", "--quiet", "--set", "data.train=640", "--set", "data.test=40"},
+              options);
 }
 
 inline Finished train(const Words& options,

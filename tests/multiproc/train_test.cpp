@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "multiproc/model_file.h"
+#include "multiproc/paths.h"
 #include "multiproc/train_command.h"
 
 namespace skein::testing {
@@ -304,13 +305,13 @@ TEST(TrainErrors, ATruncatedDataFileIsNamed) {
     std::ofstream(folder / ("data_batch_" + std::to_string(i) + ".bin"))
         << std::string(3073 * 10, '\1');
   std::ofstream(folder / "test_batch.bin") << std::string(3073 * 10 - 5, '\1');
-  const Finished end = Process({SKEIN_BINARY, "train", "--quiet", "--workers", "2", "--data",
-                                "cifar10:" + folder.path()})
-                           .wait(60s);
+  const Finished end =
+      Process({kSkein, "train", "--quiet", "--workers", "2", "--data", "cifar10:" + folder.path()})
+          .wait(60s);
   EXPECT_EQ(end.code, 2);
   EXPECT_NE(end.err.find("test_batch.bin"), std::string::npos) << end.err;
   const Finished none =
-      Process({SKEIN_BINARY, "train", "--quiet", "--data", "cifar10:/nowhere"}).wait(60s);
+      Process({kSkein, "train", "--quiet", "--data", "cifar10:/nowhere"}).wait(60s);
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("/nowhere"), std::string::npos) << none.err;
 }
