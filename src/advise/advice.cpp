@@ -114,12 +114,12 @@ Advice make_advice(const sim::Scenario& cluster, const Effort& effort, const Tel
   if (advice.chosen_again != answer) return advice;
   const double network = cluster.network.bytes_per_second, ratio = ratio_of(cluster);
   const auto with_network = [&](double bytes_per_second) {
-    if (bytes_per_second == network) return answer;
+    if (bytes_per_second == network) return std::string(answer);
     tell("with a network of " + print_bandwidth(bytes_per_second));
     return at(with_bandwidth(cluster, bytes_per_second));
   };
   const auto with_workers = [&](double other) {
-    if (other == ratio) return answer;
+    if (other == ratio) return std::string(answer);
     tell(fmt::format("with workers up to {:.2f} times as fast as others", other));
     return at(with_ratio(cluster, other));
   };
