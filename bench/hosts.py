@@ -220,7 +220,8 @@ def main():
             print(f"  {name:<34}{min(each):>10.2f} ns   ({', '.join(f'{one:.2f}' for one in each)})", flush=True)
         judge(times, options.train_rate)
         if options.json:
-            with open(options.json, "w") as file:
+            os.makedirs(os.path.dirname(os.path.abspath(options.json)), exist_ok=True)
+        with open(options.json, "w") as file:
                 json.dump({"ms": times, "ns_of_a_byte": costs, "train_rate": options.train_rate, "commands": bench.commands}, file, indent=1)
 
 
