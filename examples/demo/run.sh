@@ -10,7 +10,10 @@ mkdir -p "$out/waiting" && echo '{}' >"$out/waiting/run.json" && ln -sfn waiting
 "$skein" watch "$out/current" --page 0 --quiet >"$out/waiting/address" &
 watch=$!
 trap 'kill "$watch" 2>/dev/null; wait "$watch" 2>/dev/null; rm -rf "$out/waiting" "$out/current"' EXIT
-while kill -0 "$watch" 2>/dev/null && [ ! -s "$out/waiting/address" ]; do sleep 0.1; done
+for ((i = 0; i < 100; ++i)); do
+  kill -0 "$watch" 2>/dev/null && [ ! -s "$out/waiting/address" ] || break
+  sleep 0.1
+done
 sed 's/^/page  /' "$out/waiting/address" >&2
 for cluster in slow-network unequal-machines both; do
   title=$(sed -n 's/^title = "\(.*\)"/\1/p' "$here/$cluster.toml")
