@@ -5,6 +5,8 @@
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
 #   make bench   the benchmarks, as ratios measured side by side, and docs/benchmarks.md from them; ONLY=NAME,NAME
+#   make papers  what the papers claim, on the virtual cluster with a small model, and docs/papers.md from it: within an hour
+#                SCALE=cifar DATA=cifar10:DIR: the same on CIFAR-10; SCALE=full DATA=cifar10:DIR [SKEIN=FILE]: ResNet-18 there, on a GPU
 #   make fuzz    what reads what arrives from outside, given any bytes, for FUZZ_SECONDS each
 #   make soak    many more random clusters with random faults than the tests have time for
 #   make lint    formatting, static checks and the reference's
@@ -34,7 +36,7 @@ REFERENCE_PACKAGES := doxygen
 SITE_PACKAGES := mkdocs mkdocs-material
 DEB_PACKAGES := dpkg-dev fakeroot lintian
 
-.PHONY: setup setup-tests setup-ccache setup-slurm setup-torch configure build install demo test test-torch test-gpu bench fuzz soak lint format reference site deb sanitize asan tsan clean
+.PHONY: setup setup-tests setup-ccache setup-slurm setup-torch configure build install demo test test-torch test-gpu bench papers fuzz soak lint format reference site deb sanitize asan tsan clean
 .NOTPARALLEL:
 
 # Installs what is missing, quietly; nothing when all is there.
@@ -144,6 +146,14 @@ bench: setup-torch
 	@cmake --build $(BUILD)
 	@$(MAKE) --no-print-directory TORCH=pip configure && cmake --build build-pip --target skein
 	@python3 bench/all.py $(if $(ONLY),--only $(ONLY))
+
+# Runs are kept in out/papers: what was ended goes on. SKEIN=FILE takes a program that is there and builds nothing.
+SCALE ?= small
+STUDY = --scale $(SCALE) $(if $(DATA),--data $(DATA)) $(if $(MINUTES),--minutes $(MINUTES))
+papers: $(if $(SKEIN),,configure)
+	$(if $(SKEIN),,@cmake --build $(BUILD) --target skein)
+	@for study in acid abs lasgd; do python3 bench/papers/$$study.py $(or $(SKEIN),$(BUILD)/skein) $(STUDY) || exit 1; done
+	@$(if $(filter small,$(SCALE)),python3 bench/papers/dear.py $(or $(SKEIN),$(BUILD)/skein) --parts simulated)
 
 SEEDS := 1001..50000
 FUZZ_SECONDS := 60

@@ -65,9 +65,7 @@ SECTIONS = [
     Section("kernel-threads", "Large vectors on several threads", "", "build/bench/bench_kernel_threads", minutes=1),
     Section("large-model", "Memory of a large model", "100 million parameters, two workers, plain SGD. Model and gradients are two planes.", "build/bench/bench_large_model", minutes=2),
     Section("first-table", "From git clone to a table", "A fresh clone and `make demo`, with an empty cache of the compiler; packages are installed.", "bench/first_table.py", long=True, minutes=10),
-    Section("dear-simulated", "dear on 64 virtual workers beside published figures", "", "bench/dear_simulated.py build/skein", long=True, minutes=7),
     Section("dear-tuner", "Where the fusion tuner ends", "", "bench/dear_tuner.py build/skein", long=True, minutes=7),
-    Section("gossip-accuracy", "acid beside gossip, lasgd and allreduce at equal samples", "", "bench/gossip_accuracy.py build/skein", long=True, minutes=15),
     Section("unequal-accuracy", "Time to an accuracy on unequal machines", "", "bench/unequal_accuracy.py build/skein", long=True, minutes=40),
 ]
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The tcp fabric on two hosts (network namespaces) with limited links, beside what others use: Gloo and Open MPI for vectors, PyTorch's DistributedDataParallel with Gloo for training.
+"""The tcp fabric on two hosts or more (network namespaces) with limited links, beside what others use: Gloo and Open MPI for vectors, PyTorch's DistributedDataParallel with Gloo for training.
 
 All are run in turns, round after round; the best median of the rounds counts, and --json has all of them, with the commands. The bound of dear is max(t_ff, t_ag) + max(t_bp, t_rs) + t_opt/N as in
 dear.py. Processor time of a byte is that of both hosts together, from the difference between a long run and a short one: what a program needs to start is not in it.
 Needs root, iproute2 and a Python with torch (and, for PowerSGD, numpy); Open MPI (mpicc, mpirun) and Debian's python3-torch where they are to be compared. What does not run says why.
 
 usage: bench/hosts.py build-pip/skein [--python build-pip/venv/bin/python] [--debian-skein build/skein] [--rates 1gbit,10gbit,none] [--rounds 2] [--parts vectors,cost,resnet18,mlp] [--json FILE]
+       --hosts 4 --parts resnet18: so many hosts, for training alone
+       --only "DDP,skein allreduce,skein dear": of those that train, these
 """
 import argparse
 import json
@@ -69,10 +71,11 @@ class Bench:
 
     def on_hosts(self, name, rate, *command):
         """Runs it, and returns the processor time in seconds that it took, and the bytes that both hosts sent."""
-        self.commands[name] = f"{os.path.relpath(ON_HOSTS)} 2 1 {rate} -- {' '.join(command)}"
+        hosts = str(self.options.hosts)
+        self.commands[name] = f"{os.path.relpath(ON_HOSTS)} {hosts} 1 {rate} -- {' '.join(command)}"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with tempfile.NamedTemporaryFile("r") as sent:
-            done = subprocess.run([ON_HOSTS, "2", "1", rate, "--", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            done = subprocess.run([ON_HOSTS, hosts, "1", rate, "--", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "BYTES": sent.name})
             total = sum(int(line) for line in sent)
         if done.returncode != 0:
@@ -105,7 +108,7 @@ class Bench:
     def train(self, name, skein, strategy, model, *more):
         arguments, batch, steps, _ = MODELS[model]
         self.on_hosts(name, self.options.train_rate, skein, "train", "--fabric", "tcp", "--secret", self.secret, "--strategy", strategy, "--data", "glyphs", *arguments,
-                      "--batch", str(batch), "--samples", str(2 * batch * steps), "--lr", "0.01", "--momentum", "0.9", "--quiet", "--json", self.out, *more)
+                      "--batch", str(batch), "--samples", str(self.options.hosts * batch * steps), "--lr", "0.01", "--momentum", "0.9", "--quiet", "--json", self.out, *more)
         return loaded(self.out)["iteration_ms"]["p50"]
 
     def ddp(self, name, python, model, hook):
@@ -118,6 +121,7 @@ class Bench:
         out = {
             "DDP": lambda name: self.ddp(name, python, model, "none"),
             "skein allreduce": lambda name: self.train(name, skein, "allreduce", model),
+            "skein allreduce, 4 MB": lambda name: self.train(name, skein, "allreduce", model, *fusion),
             "skein dear": lambda name: self.train(name, skein, "dear", model, *fusion),
             "DDP, fp16 hook": lambda name: self.ddp(name, python, model, "half"),
             "skein dear, bf16 on the wire": lambda name: self.train(name, skein, "dear", model, *fusion, "--wire", "bf16"),
@@ -128,16 +132,17 @@ class Bench:
             out["DDP of Debian"] = lambda name: self.ddp(name, debian, model, "none")
         if os.path.exists(self.options.debian_skein):
             out["skein dear, Debian's LibTorch"] = lambda name: self.train(name, self.options.debian_skein, "dear", model, *fusion)
-        return out
+        only = self.options.only.split(",") if self.options.only else list(out)
+        return {name: run for name, run in out.items() if name in only}
 
     def bound(self, model):
         arguments, batch, _, parameters = MODELS[model]
-        out, rate = os.path.join(self.folder, "profile.json"), self.options.train_rate
-        subprocess.run([self.options.skein, "profile", *arguments, "--batch", str(batch), "--workers", "2", "--quiet", "--json", out], check=True,
+        out, rate, hosts = os.path.join(self.folder, "profile.json"), self.options.train_rate, self.options.hosts
+        subprocess.run([self.options.skein, "profile", *arguments, "--batch", str(batch), "--workers", str(hosts), "--quiet", "--json", out], check=True,
                        stdout=subprocess.DEVNULL)
         times = loaded(out)
-        half = parameters * 4 / 2 / (float(rate.removesuffix("gbit")) * 125e6) * 1e3 if rate.endswith("gbit") else 0
-        return max(times["forward_ms"], half) + max(times["backward_ms"], half) + times["update_ms"] / 2
+        half = parameters * 4 * (hosts - 1) / hosts / (float(rate.removesuffix("gbit")) * 125e6) * 1e3 if rate.endswith("gbit") else 0
+        return max(times["forward_ms"], half) + max(times["backward_ms"], half) + times["update_ms"] / hosts
 
 
 def attempt(name, run):
@@ -186,14 +191,18 @@ def main():
     parser.add_argument("--rates", default="1gbit,10gbit,none")
     parser.add_argument("--train-rate", default="1gbit")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--only")
     parser.add_argument("--parts", default="vectors,cost,resnet18,mlp")
     parser.add_argument("--json")
     options = parser.parse_args()
     parts, rates = options.parts.split(","), options.rates.split(",")
+    if options.hosts != 2 and {"vectors", "cost"} & set(parts):
+        parser.error(f"--hosts {options.hosts}: vectors and cost are of two hosts; expected --parts resnet18 or mlp")
     times, costs = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, folder)
-        print(f"two hosts; the best of {options.rounds} medians, taken in turns (all of them in brackets)", flush=True)
+        print(f"{options.hosts} hosts; the best of {options.rounds} medians, taken in turns (all of them in brackets)", flush=True)
         for _ in range(options.rounds):
             for rate in rates if "vectors" in parts else []:
                 for size, (count, rounds) in SIZES.items():
@@ -221,7 +230,7 @@ def main():
         judge(times, options.train_rate)
         if options.json:
             os.makedirs(os.path.dirname(os.path.abspath(options.json)), exist_ok=True)
-        with open(options.json, "w") as file:
+            with open(options.json, "w") as file:
                 json.dump({"ms": times, "ns_of_a_byte": costs, "train_rate": options.train_rate, "commands": bench.commands}, file, indent=1)
 
 

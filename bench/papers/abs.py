@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""ABS-SGD: time to an accuracy on four unequal workers, every method with the micro-batch, rate and momentum that suit it best.
+"""ABS-SGD: time to an accuracy on four workers, every method with the micro-batch, rate and momentum that suit it best.
 
-usage: bench/papers/abs.py [build/skein] [--scale small|full] [--data cifar10:DIR] [--jobs J] [--seeds 2] [--minutes M]
+usage: bench/papers/abs.py [build/skein] [--scale small|cifar|full] [--data cifar10:DIR] [--jobs J] [--seeds 2] [--minutes M]
 
 Real gradients in virtual time. A sample takes the same time in a micro-batch of any size; the slow network takes as long for one
 all-reduce as a worker of speed 1 for a micro-batch of the larger size. For each cluster and method every point of one grid is run
 with seed 1, and the fastest with all seeds. The time is read off the curve of accuracies, between two looks at the model. The
 paper: 1.30 x on average over the best baseline (ResNet-18, four workers, three kinds of cluster).
+
+A second table has the accuracy after equal samples for each way to look ahead, with SGD and AdamW.
 """
 import math
 import statistics
 
-from study import Study, median, seconds_text, table, time_to
+from picture import COLOURS, dots
+from study import Study, median, per_cent, seconds_text, table, time_to
 
+SGD = lambda momentum, rate: ["--momentum", momentum, "--lr", rate]
 SIZES = {
-    "small": dict(target=0.9, samples=24000, batches=(4, 8), step_ms=40, looks=40, parameters=6106,
-                  grid=[(0.9, 0.01), (0.9, 0.02), (0.9, 0.04), (0, 0.1), (0, 0.2), (0, 0.4)]),
-    "full": dict(target=0.8, samples=400000, batches=(16, 32), step_ms=40, looks=24, parameters=11173962,
-                 grid=[(0.9, 0.02), (0.9, 0.05), (0, 0.2)]),
+    "small": dict(target=0.9, samples=24000, batches=(4, 8), step_ms=40, looks=40, parameters=6106, look_batch=8, look_samples=16000,
+                  grid=[(0.9, 0.01), (0.9, 0.02), (0.9, 0.04), (0, 0.1), (0, 0.2), (0, 0.4)],
+                  look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.02)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
+    "cifar": dict(target=0.55, samples=200000, batches=(16, 32), step_ms=40, looks=16, parameters=23274, look_batch=16, look_samples=60000,
+                  grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)],
+                  look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.03)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
+    "full": dict(target=0.8, samples=400000, batches=(16, 32), step_ms=40, looks=24, parameters=11173962, look_batch=16, look_samples=400000,
+                 grid=[(0.9, 0.02), (0.9, 0.05), (0, 0.2)],
+                 look_rates={"SGD, momentum 0.9": [(0.9, 0.02), (0.9, 0.05)], "SGD without momentum": [(0, 0.2)], "AdamW": [(None, 0.001)]}),
 }
 SPEEDS = ["--emulate-speeds", "1,1,2,4"]
 CLUSTERS = {
@@ -25,6 +34,7 @@ CLUSTERS = {
     "1:4:4:4": ["--emulate-speeds", "1,4,4,4"],
     "changing": ["--jitter", "0.2", "--slowdowns", "every=2s,for=2s,factor=4"],
     "1:1:2:4, slow network": SPEEDS,
+    "equal, slow network": [],
 }
 BALANCED = ["--set", "strategy.balance=true"]
 METHODS = {
@@ -34,11 +44,15 @@ METHODS = {
     "`local`": ["local"],
     "`lasgd`": ["lasgd"],
     "`abs`, the paper's": ["abs", "--set", "strategy.lookahead=none", "--set", "strategy.delay=1"],
-    "`abs`, delay 1": ["abs", "--set", "strategy.delay=1"],
+    "`abs`, delay 1": ["abs", "--set", "strategy.lookahead=own", "--set", "strategy.delay=1"],
     "`abs`, delay 0": ["abs", "--set", "strategy.delay=0"],
-    "`abs`, delay auto": ["abs", "--set", "strategy.delay=auto"],
+    "`abs`, delay auto": ["abs", "--set", "strategy.lookahead=own", "--set", "strategy.delay=auto"],
 }
 SYNCHRONOUS = 3  # the first so many methods are the baselines
+LOOKS = {
+    "no delay": ["--set", "strategy.delay=0"],
+    **{each: ["--set", "strategy.delay=1", "--set", f"strategy.lookahead={each}"] for each in ("none", "momentum", "share", "own")},
+}
 
 
 def start(study, cluster, method, batch, momentum, rate, seed):
@@ -46,24 +60,32 @@ def start(study, cluster, method, batch, momentum, rate, seed):
     network = ["--network", "10gbe:chunk=none"]
     if "slow" in cluster:
         bits = 8 * 4 * size["parameters"] * 2 * 3 / 4 / (size["step_ms"] / 1e3)
-        network = ["--network", "link:chunk=none", "--emulate-link", f"{bits / 1e6:.4g}mbit"]
+        network = ["--network", f"link:chunk=none,bandwidth={bits / 1e6:.4g}mbit"]
     longest = size["samples"] / size["batches"][-1] * size["step_ms"] / 1e3 / 4  # four workers of speed 1
     return study.start("--workers", 4, "--objective", "model", *study.model, *network, *CLUSTERS[cluster], "--strategy", *METHODS[method],
-                       "--batch", batch, "--emulate-step", f"{size['step_ms'] * batch / size['batches'][-1]:g}ms", "--momentum", momentum, "--lr", rate,
+                       "--batch", batch, "--emulate-step", f"{size['step_ms'] * batch / size['batches'][-1]:g}ms", *SGD(momentum, rate),
                        "--samples", size["samples"], "--target-accuracy", size["target"], "--observe-every", f"{longest / size['looks'] / 2:.3g}s", "--seed", seed)
 
 
-def main():
-    study = Study("abs", __doc__, SIZES)
-    grid = [(batch, *pair) for batch in study.size["batches"] for pair in study.size["grid"]]
+def look(study, way, momentum, rate, seed):
+    """One run of the second table: the same samples in rounds of eight micro-batches."""
+    size = study.size
+    optimizer = ["--optimizer", "adamw", "--lr", rate] if momentum is None else SGD(momentum, rate)
+    return study.start("--workers", 4, "--objective", "model", *study.model, "--network", "10gbe:chunk=none", *SPEEDS, "--strategy", "abs", *LOOKS[way],
+                       "--batch", size["look_batch"], "--emulate-step", "40ms", *optimizer, "--samples", size["look_samples"], "--observe-every", "100000s", "--seed", seed)
+
+
+def times(study):
     time = lambda figures: time_to(figures, study.size["target"])
+    grid = [(batch, *pair) for batch in study.size["batches"] for pair in study.size["grid"]]
     tries = {(c, m, g): start(study, c, m, *g, 1) for c in CLUSTERS for m in METHODS for g in grid}
     best = {(c, m): min(grid, key=lambda g: time(tries[c, m, g].result())) for c in CLUSTERS for m in METHODS}
     finals = {key: [start(study, *key, *best[key], seed) for seed in study.seeds] for key in best}
-    rows, gains = [], {}
+    rows, gains, panels = [], {}, {}
     for c in CLUSTERS:
         known = {m: [f for f in (each.result() for each in finals[c, m]) if f] for m in METHODS}
-        medians = {m: median([time(f) for f in known[m]]) if known[m] else math.inf for m in METHODS}
+        panels[c] = {m: [time(f) for f in known[m]] for m in METHODS}
+        medians = {m: median(panels[c][m]) if known[m] else math.inf for m in METHODS}
         base = min(medians[m] for m in list(METHODS)[:SYNCHRONOUS])
         for m in METHODS:
             if not known[m]:
@@ -71,13 +93,32 @@ def main():
             batch, momentum, rate = best[c, m]
             gain = base / medians[m]
             gains.setdefault(m, []).append(gain)
-            rows.append([c, m, f"{batch}, {momentum}, {rate}", ", ".join(seconds_text(time(f)) for f in known[m]), seconds_text(medians[m]),
-                         round(median([f.get("samples") or 0 for f in known[m]])), f"{median([f.get('utilisation') or 0 for f in known[m]]):.1%}", f"{gain:.2f} x"])
+            rows.append([c, m, f"{batch}, {momentum}, {rate}", ", ".join(seconds_text(each) for each in panels[c][m]), seconds_text(medians[m]),
+                         round(median([f.get("samples") or 0 for f in known[m]])), f"{median([f.get('utilisation') or 0 for f in known[m]]):.1%}", f"{gain:.2f} ×"])
     lines = table(["cluster", "method", "micro-batch, momentum, rate", "seconds, each seed", "median", "samples", "of all speeds", "gain"], rows)
-    means = ", ".join(f"{m} {statistics.geometric_mean(g):.2f} x" for m, g in list(gains.items())[SYNCHRONOUS:] if min(g) > 0)
+    means = ", ".join(f"{m} {statistics.geometric_mean(g):.2f} ×" for m, g in list(gains.items())[SYNCHRONOUS:] if min(g) > 0)
     lines += ["", f"Virtual seconds to {study.size['target']:.0%}; gain: over the best of the first {SYNCHRONOUS} rows of the cluster. On average over the clusters (geometric mean): {means}. "
               f"{study.cost()}"]
-    study.write(lines)
+    colour = lambda m: COLOURS[1] if m.startswith("`abs`") else COLOURS[0]
+    study.write(lines, dots("Time to an accuracy on four workers", panels, f"virtual seconds to {study.size['target']:.0%} test accuracy; a point is a seed, a bar their median", "", colour_of=colour))
+
+
+def looks(study):
+    tries = {(o, w, pair): [look(study, w, *pair, seed) for seed in study.seeds] for o, pairs in study.size["look_rates"].items() for pair in pairs for w in LOOKS}
+    rows = []
+    for optimizer, pairs in study.size["look_rates"].items():
+        for pair in pairs:
+            cells = [[f for f in (each.result() for each in tries[optimizer, w, pair]) if f] for w in LOOKS]
+            rows.append([optimizer, pair[1], *(per_cent([f["accuracy"] for f in cell]) for cell in cells)])
+    lines = table(["optimizer", "rate", "no delay", "`none`: the paper's", "`momentum`", "`share`", "`own`"], rows)
+    lines += ["", f"Test accuracy in per cent after {study.size['look_samples']:,} samples, mean and (each seed); speeds 1:1:2:4, micro-batches of {study.size['look_batch']}, rounds of eight."]
+    study.write(lines, part="lookahead")
+
+
+def main():
+    study = Study("abs", __doc__, SIZES)
+    looks(study)
+    times(study)
 
 
 if __name__ == "__main__":
