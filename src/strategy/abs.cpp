@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
+#include "kernels/threads.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -29,6 +30,22 @@ Abs::Options::Lookahead parse_lookahead(const std::string& text) {
   if (text == "own") return Lookahead::own;
   throw ConfigError(
       fmt::format("strategy.lookahead = '{}': expected none, momentum, share or own", text));
+}
+
+// What stays in the host's cache from one operation to the next.
+constexpr std::size_t kCached = std::size_t{1} << 14;
+
+// sum += weight · gradients, which are zero then: in one pass over the host's memory.
+void move_into(Span sum, float weight, Span gradients) {
+  const auto move = [&](Range range) {
+    axpy(sum.at(range), weight, gradients.at(range));
+    fill(gradients.at(range), 0);
+  };
+  if (sum.device != Device::cpu) return move({0, sum.count});
+  parallel(sum.count, [&](Range piece) {
+    for (std::size_t at = piece.offset; at < piece.end(); at += kCached)
+      move({at, std::min(kCached, piece.end() - at)});
+  });
 }
 
 }  // namespace
@@ -72,8 +89,7 @@ Task<> Abs::begin_step(std::int64_t) {
 void Abs::gather(std::int64_t samples) {
   batch_.round = rounds_;
   if (samples == 0) return;
-  axpy(gathered_, static_cast<float>(samples), worker_.arena().gradients());
-  fill(worker_.arena().gradients(), 0);
+  move_into(gathered_, static_cast<float>(samples), worker_.arena().gradients());
   batch_.samples += samples;
   ++batch_.micro_batches;
   batch_.compute += worker_.meters.compute;
