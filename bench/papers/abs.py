@@ -18,8 +18,8 @@ from study import Study, median, per_cent, seconds_text, table, time_to
 
 SGD = lambda momentum, rate: ["--momentum", momentum, "--lr", rate]
 SIZES = {
-    "small": dict(target=0.9, samples=24000, batches=(4, 8), step_ms=40, looks=40, parameters=6106, look_batch=8, look_samples=16000,
-                  grid=[(0.9, 0.01), (0.9, 0.02), (0.9, 0.04), (0, 0.1), (0, 0.2), (0, 0.4)],
+    "small": dict(target=0.9, samples=24000, batches=(4, 8), step_ms=40, looks=16, parameters=6106, look_batch=8, look_samples=16000,
+                  grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)],
                   look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.02)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
     "cifar": dict(target=0.55, samples=200000, batches=(16, 32), step_ms=40, looks=16, parameters=23274, look_batch=16, look_samples=60000,
                   grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)],
@@ -44,9 +44,9 @@ METHODS = {
     "`local`": ["local"],
     "`lasgd`": ["lasgd"],
     "`abs`, the paper's": ["abs", "--set", "strategy.lookahead=none", "--set", "strategy.delay=1"],
-    "`abs`, delay 1": ["abs", "--set", "strategy.lookahead=own", "--set", "strategy.delay=1"],
+    "`abs`, delay 1": ["abs", "--set", "strategy.delay=1"],
     "`abs`, delay 0": ["abs", "--set", "strategy.delay=0"],
-    "`abs`, delay auto": ["abs", "--set", "strategy.lookahead=own", "--set", "strategy.delay=auto"],
+    "`abs`, delay auto": ["abs", "--set", "strategy.delay=auto"],
 }
 SYNCHRONOUS = 3  # the first so many methods are the baselines
 LOOKS = {

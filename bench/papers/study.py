@@ -27,14 +27,14 @@ SCALES = {
 
 
 class Study:
-    def __init__(self, name, about, sizes):
+    def __init__(self, name, about, sizes, seeds=2):
         """`sizes`: {scale: whatever the script needs to know}."""
         parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("skein", nargs="?", default=os.path.join(ROOT, "build/skein"))
         parser.add_argument("--scale", choices=sizes, default="small")
         parser.add_argument("--data", help="of the scales cifar and full: cifar10:DIR")
         parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
-        parser.add_argument("--seeds", type=int, default=2)
+        parser.add_argument("--seeds", type=int, default=seeds)
         parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many: what is known is printed")
         parser.add_argument("--out", default=os.path.join(ROOT, "out/papers"))
         parser.add_argument("--page", default=os.path.join(ROOT, "docs/papers.md"), help="whose section of this study is written anew")

@@ -39,6 +39,10 @@ std::size_t OwnedRanges::before(std::size_t element) const {
   return offsets_[i] + (element > ranges_[i].offset ? element - ranges_[i].offset : 0);
 }
 
+bool holds_squares(const std::string& name) {
+  return name.find("sq") != std::string::npos || name == "sum";
+}
+
 OwnedState::OwnedState(std::size_t size, std::vector<std::string> names, Allocate allocate)
     : size_(size),
       names_(std::move(names)),

@@ -48,6 +48,10 @@ class OwnedRanges {
   std::size_t count_ = 0;
 };
 
+// Whether a vector of that name holds means or sums of squared gradients, as Skein's and torch's
+// optimizers name them. What others hold is a momentum.
+bool holds_squares(const std::string& name);
+
 // As many zeroed vectors as there are names, each holding the owned ranges one after the other.
 // Memory is taken when first needed, so that own() right after construction never holds the whole.
 class OwnedState {
@@ -72,6 +76,7 @@ class OwnedState {
   // The `index`-th vector in the order of the names.
   Span vector(std::size_t index);
   std::size_t vector_count() const { return names_.size(); }
+  const std::vector<std::string>& names() const { return names_; }
 
   class Move;
 

@@ -72,7 +72,7 @@ std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& st
   if (strategy_gossips(strategy)) return draw_gossip(rng);
   if (strategy == "abs")
     return {{"delay", one_of<std::string>(rng, {"0", "1", "auto"})},
-            {"lookahead", one_of<std::string>(rng, {"own", "share", "momentum", "none"})},
+            {"lookahead", one_of<std::string>(rng, {"auto", "own", "share", "momentum", "none"})},
             {"warmup_rounds", one_of<std::string>(rng, {"0", "0", "5"})}};
   if (strategy != "lasgd") return {};
   std::map<std::string, std::string> settings;

@@ -28,8 +28,18 @@ Abs::Options::Lookahead parse_lookahead(const std::string& text) {
   if (text == "momentum") return Lookahead::momentum;
   if (text == "share") return Lookahead::share;
   if (text == "own") return Lookahead::own;
+  if (text == "auto") return Lookahead::automatic;
   throw ConfigError(
-      fmt::format("strategy.lookahead = '{}': expected none, momentum, share or own", text));
+      fmt::format("strategy.lookahead = '{}': expected auto, own, share, momentum or none", text));
+}
+
+Abs::Options resolved(Abs::Options options, Optimizer& optimizer) {
+  using Lookahead = Abs::Options::Lookahead;
+  if (options.lookahead != Lookahead::automatic) return options;
+  const auto& names = optimizer.owned_state().names();
+  const bool momentum = !std::all_of(names.begin(), names.end(), holds_squares);
+  options.lookahead = momentum ? Lookahead::own : Lookahead::share;
+  return options;
 }
 
 // What stays in the host's cache from one operation to the next.
@@ -56,7 +66,7 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
   reference_batch = reader.whole("reference_batch", 0, 0, 1 << 30);
   warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
   max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
-  lookahead = parse_lookahead(reader.text("lookahead", "own"));
+  lookahead = parse_lookahead(reader.text("lookahead", "auto"));
   delay = Delay::parse(reader.text("delay", "1"));
   reader.finish();
   if (reference_batch > 0 && lr_scaling == Scaling::none)
@@ -68,11 +78,11 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
 
 Abs::Abs(Worker& worker, const Options& options)
     : Strategy(worker),
-      options_(options),
+      options_(resolved(options, worker.optimizer())),
       plan_(worker.arena(), Fusion::whole()),
       gathered_(worker.size() > 1 ? worker.arena().plane("gathered") : Span{}),
       sum_(worker.size() > 1 ? worker.arena().plane("sum") : Span{}),
-      weights_(worker.size() > 1 && options.lookahead != Options::Lookahead::none
+      weights_(worker.size() > 1 && options_.lookahead != Options::Lookahead::none
                    ? worker.arena().plane("weights")
                    : Span{}),
       preview_(worker.optimizer(), worker.allocator()),
@@ -192,10 +202,10 @@ std::int64_t Abs::expected_samples() const {
   return last_samples_ > 0 ? last_samples_ : sent_.samples * worker_.size();
 }
 
+// The same on all workers, however much each computed: else gradients that do not vanish at the
+// optimum, where workers have different data, would not cancel.
 double Abs::own_part() const {
-  if (options_.lookahead != Options::Lookahead::share) return 1;
-  const auto all = static_cast<double>(std::max<std::int64_t>(1, expected_samples()));
-  return std::min(1.0, static_cast<double>(sent_.samples) / all);
+  return options_.lookahead == Options::Lookahead::share ? 1.0 / worker_.size() : 1;
 }
 
 bool Abs::read_model(Span into) const {

@@ -40,9 +40,10 @@ class Abs final : public Strategy {
     std::int64_t max_micro_batches = 256;  // of a worker in one round; then it waits
 
     // What of the own gradient takes part in a look ahead: nothing is looked at; nothing, momentum
-    // alone; as much as the worker's share of a round; all of it.
-    enum class Lookahead : std::uint8_t { none, momentum, share, own };
-    Lookahead lookahead = Lookahead::own;
+    // alone; one part of as many as there are workers; all of it. Automatic: all of it where the
+    // optimizer has a momentum, which smooths it, and else that part.
+    enum class Lookahead : std::uint8_t { none, momentum, share, own, automatic };
+    Lookahead lookahead = Lookahead::automatic;
     Delay::Kind delay = Delay::Kind::always;
 
     Options() = default;

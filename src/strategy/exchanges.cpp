@@ -16,11 +16,6 @@ using namespace std::chrono_literals;
 constexpr Duration kLeastDuration = 20ms;
 constexpr std::size_t kLatencies = 4096;  // that are remembered
 
-// As Skein's and torch's optimizers name them.
-bool holds_squares(const std::string& state) {
-  return state.find("sq") != std::string::npos || state == "sum";
-}
-
 }  // namespace
 
 struct Exchanges::Part {

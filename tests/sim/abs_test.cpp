@@ -133,11 +133,9 @@ TEST(Abs, HasTheBitsOfTheSerialRecursion) {
 }
 
 TEST(AbsLookahead, HasTheBitsOfTheSerialRecursion) {
-  const double shares[] = {1.0 / 8, 1.0 / 8, 2.0 / 8, 4.0 / 8};
-  const std::map<std::string, Serial::Ahead> kinds{
-      {"own", [](std::size_t) { return 1.0; }},
-      {"momentum", [](std::size_t) { return 0.0; }},
-      {"share", [&](std::size_t rank) { return shares[rank]; }}};
+  const std::map<std::string, Serial::Ahead> kinds{{"own", [](std::size_t) { return 1.0; }},
+                                                   {"momentum", [](std::size_t) { return 0.0; }},
+                                                   {"share", [](std::size_t) { return 0.25; }}};
   for (const auto& [kind, ahead] : kinds)
     for (const auto& options : {SgdOptions{0.9, 0.01, false}, SgdOptions{0.5, 0, true}}) {
       SCOPED_TRACE(kind);
@@ -150,16 +148,10 @@ TEST(AbsLookahead, HasTheBitsOfTheSerialRecursion) {
       const Report report = simulate(scenario, &kept);
       ASSERT_TRUE(report.completed());
       const auto twin = quadratic(4);
-      // What share a worker has is known from the second round on.
-      int round = 0;
-      const Serial::Ahead known = [&](std::size_t rank) {
-        return kind == "share" && round < 2 ? (round == 0 ? 0.25 : std::min(1.0, 2 * shares[rank]))
-                                            : ahead(rank);
-      };
-      Serial serial(*twin, 4, options, 0.05, known);
+      Serial serial(*twin, 4, options, 0.05, ahead);
       serial.round({1, 1, 1, 1});
       const std::int64_t rounds = report.workers[0].strategy["rounds"];
-      for (round = 1; round < rounds; ++round) serial.round({1, 1, 2, 4});
+      for (int round = 1; round < rounds; ++round) serial.round({1, 1, 2, 4});
       serial.apply();
       EXPECT_EQ(report.observations.back().consensus, 0);
       EXPECT_EQ(kept.last, std::vector<float>(serial.arena().parameters().host().begin(),
@@ -235,13 +227,13 @@ TEST(Abs, WeighsEverySampleTheSame) {
 }
 
 // Whether the delayed recursion converges on a quadratic of curvature 1.
-bool stable(double rate, const SgdOptions& options, const std::string& lookahead) {
-  Scenario scenario = abs_scenario(2, free_network(), 2 * kBatch * 3000);
+bool stable(double rate, const SgdOptions& options, const std::string& lookahead, int workers) {
+  Scenario scenario = abs_scenario(workers, free_network(), workers * kBatch * 3000);
   scenario.strategy_settings = {{"lookahead", lookahead}};
   scenario.learning_rate = LearningRate(rate, Schedule{});
   scenario.optimizer = sgd(options);
   const auto objective = make_objective({.name = "quadratic",
-                                         .workers = 2,
+                                         .workers = workers,
                                          .seed = 3,
                                          .dimension = 1,
                                          .condition = 1,
@@ -252,9 +244,10 @@ bool stable(double rate, const SgdOptions& options, const std::string& lookahead
 }
 
 double limit(const SgdOptions& options, double low, double high,
-             const std::string& lookahead = "none") {
+             const std::string& lookahead = "none", int workers = 2) {
   while (high / low > 1.002)
-    (stable(std::sqrt(low * high), options, lookahead) ? low : high) = std::sqrt(low * high);
+    (stable(std::sqrt(low * high), options, lookahead, workers) ? low : high) =
+        std::sqrt(low * high);
   return std::sqrt(low * high);
 }
 
@@ -271,6 +264,39 @@ TEST(AbsLookahead, IsStableAsFarAsWithoutDelay) {
   EXPECT_NEAR(limit({}, 0.5, 4, "own"), 2.0, 0.04);
   EXPECT_NEAR(limit({0.9, 0, false}, 0.1, 8, "own"), 3.8, 0.08);
   EXPECT_NEAR(limit({0.5, 0, false}, 0.1, 6, "own"), 3.0, 0.06);
+}
+
+// With s = 1/N of the own gradient and rate · curvature a: z² + (a s − 1) z + a (1 − s) has its
+// roots in the unit circle up to a = 1 / (1 − s), where s is at most 2/3.
+TEST(AbsLookahead, OfAShareIsStableUpToTheKnownLimits) {
+  EXPECT_NEAR(limit({}, 0.5, 4, "share", 2), 2.0, 0.04);
+  EXPECT_NEAR(limit({}, 0.5, 4, "share", 3), 1.5, 0.03);
+  EXPECT_NEAR(limit({}, 0.5, 4, "share", 5), 1.25, 0.025);
+}
+
+// With a momentum all of the own gradient, without one the share; squares of gradients are none.
+TEST(AbsLookahead, LooksByItselfAtWhatSuitsTheOptimizer) {
+  const auto end = [](const SgdOptions& options, const std::string& lookahead) {
+    Scenario scenario = abs_scenario(4, free_network(), 20 * 8 * kBatch);
+    scenario.speeds = {1, 1, 2, 4};
+    if (!lookahead.empty()) scenario.strategy_settings = {{"lookahead", lookahead}};
+    scenario.learning_rate = LearningRate(0.05, Schedule{});
+    scenario.optimizer = sgd(options);
+    Kept kept(quadratic(4));
+    EXPECT_TRUE(simulate(scenario, &kept).completed());
+    return kept.last;
+  };
+  for (const char* given : {"", "auto"}) {
+    const SgdOptions with{0.9, 0, false}, without;
+    EXPECT_EQ(end(with, given), end(with, "own"));
+    EXPECT_NE(end(with, given), end(with, "share"));
+    EXPECT_EQ(end(without, given), end(without, "share"));
+    EXPECT_NE(end(without, given), end(without, "own"));
+  }
+  for (const char* squares : {"exp_avg_sq", "square_avg", "sum"})
+    EXPECT_TRUE(holds_squares(squares));
+  for (const char* others : {"momentum", "momentum_buffer", "exp_avg", "grad_avg"})
+    EXPECT_FALSE(holds_squares(others)) << others;
 }
 
 TEST(Abs, WaitsWhenAWorkerHasAsManyMicroBatchesAsAllowed) {
