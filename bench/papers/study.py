@@ -124,7 +124,7 @@ def write_section(page, name, text):
     if not found:
         print(f"{page} has no section {name}")
         return
-    after = before[:found.end(1)] + text + before[found.start(2):]
+    after = before[:found.end(1)] + "\n" + text.strip() + "\n" + before[found.start(2):]
     with open(page + ".tmp", "w", encoding="utf-8") as file:
         file.write(after)
     os.replace(page + ".tmp", page)

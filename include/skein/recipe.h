@@ -118,7 +118,7 @@ inline StrategySpec dear() { return StrategySpec("dear"); }
 // Delayed synchronous SGD in which every worker computes as many samples as it can: step() adds up
 // gradients and decides when weights change. Options: lr_scaling = none | linear | sqrt,
 // reference_batch = N, warmup_rounds = N, max_micro_batches = N, lookahead = auto | own | share |
-// momentum | none, delay = 1 | 0 | auto.
+// momentum | none, delay = auto | 1 | 0.
 inline StrategySpec abs_sgd() { return StrategySpec("abs"); }
 
 // Local SGD with models averaged in the background, without a pause. Options: period = N or

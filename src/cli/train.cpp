@@ -68,7 +68,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
       "  strategy.fusion_start=SIZE  strategy.trial_steps=N (dear, fusion=auto)\n"
       "  strategy.lr_scaling=none|linear|sqrt  strategy.reference_batch=N\n"
       "    strategy.warmup_rounds=N  strategy.max_micro_batches=N\n"
-      "    strategy.lookahead=auto|own|share|momentum|none  strategy.delay=1|0|auto (abs)\n"
+      "    strategy.lookahead=auto|own|share|momentum|none  strategy.delay=auto|1|0 (abs)\n"
       "  strategy.period=N (local, lasgd)  strategy.period_ms=N  strategy.warmup=SAMPLES  "
       "strategy.average_momentum=true (lasgd)\n"
       "  strategy.schedule=poisson|fixed  strategy.max_lag=N  strategy.momentum=local|averaged\n"

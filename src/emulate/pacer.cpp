@@ -1,5 +1,7 @@
 #include "emulate/pacer.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <ctime>
 
@@ -9,6 +11,8 @@ Pacer::Pacer(const Clock& clock, const Arena& arena, Duration step, std::int64_t
              std::optional<Pace> pace)
     : clock_(clock), step_(step), batch_(batch), pace_(pace), started_(clock.now()) {
   lay_out(arena);
+  // Of the calling thread: sleeps end when they should, not up to 50 µs later.
+  if (active()) ::prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
 void Pacer::lay_out(const Arena& arena) {

@@ -67,7 +67,7 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
   warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
   max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
   lookahead = parse_lookahead(reader.text("lookahead", "auto"));
-  delay = Delay::parse(reader.text("delay", "1"));
+  delay = Delay::parse(reader.text("delay", "auto"));
   reader.finish();
   if (reference_batch > 0 && lr_scaling == Scaling::none)
     throw ConfigError(
@@ -99,11 +99,16 @@ Task<> Abs::begin_step(std::int64_t) {
 void Abs::gather(std::int64_t samples) {
   batch_.round = rounds_;
   if (samples == 0) return;
+  const Time begin = worker_.loop().now();
   move_into(gathered_, static_cast<float>(samples), worker_.arena().gradients());
   batch_.samples += samples;
   ++batch_.micro_batches;
   batch_.compute += worker_.meters.compute;
+  part_of_update(begin);
 }
+
+// What a worker does with gradients and weights by itself is its update, not communication.
+void Abs::part_of_update(Time begin) { worker_.meters.update += worker_.loop().now() - begin; }
 
 Task<> Abs::end_step(std::int64_t samples) {
   in_step_ = false;
@@ -125,6 +130,7 @@ bool Abs::goes_on() const {
 
 // What was gathered goes out. Who looks ahead keeps its own part of it until then.
 void Abs::send_batch(bool settling, bool delayed) {
+  const Time begin = worker_.loop().now();
   std::swap(sum_, gathered_);
   const bool uses_own = options_.lookahead == Options::Lookahead::own ||
                         options_.lookahead == Options::Lookahead::share;
@@ -132,12 +138,14 @@ void Abs::send_batch(bool settling, bool delayed) {
     copy(gathered_, sum_);
   else
     fill(gathered_, 0);
+  part_of_update(begin);
   if (batch_.micro_batches > 0) micro_batches_.add(last_micro_batches_ = batch_.micro_batches);
   sent_ = std::exchange(batch_, Batch());
   ++rounds_;
   const bool carries = sent_.samples > 0 || !settling;
   Duration micro_batch{};
   if (sent_.micro_batches > 0 && !settling) micro_batch = sent_.compute / sent_.micro_batches;
+  if (delayed) waited_ = delay_.would_wait(micro_batch);
   round_.post({.samples = sent_.samples,
                .settling = settling ? 1 : 0,
                .carries = carries ? 1 : 0,
@@ -189,12 +197,11 @@ Task<> Abs::look_ahead() {
   co_await worker_.update(parameters.count, step);
 }
 
-// A part of the update that follows.
 void Abs::look_back() {
   if (!std::exchange(ahead_, false)) return;
   const Time begin = worker_.loop().now();
   copy(worker_.arena().parameters(), weights_);
-  worker_.meters.update += worker_.loop().now() - begin;
+  part_of_update(begin);
 }
 
 // Of the round that is on its way: as many as the last one had.
@@ -226,7 +233,9 @@ Task<RoundNotes> Abs::take_round() {
   // Some post the next round before they apply this one, some after: what all of them can tell is
   // what came of the one before.
   decision_ = worker_.decision;
+  const Time begin = worker_.loop().now();
   if (sum.samples > 0) copy(worker_.arena().gradients(), sum_);
+  part_of_update(begin);
   co_return sum;
 }
 

@@ -44,7 +44,7 @@ class Abs final : public Strategy {
     // optimizer has a momentum, which smooths it, and else that part.
     enum class Lookahead : std::uint8_t { none, momentum, share, own, automatic };
     Lookahead lookahead = Lookahead::automatic;
-    Delay::Kind delay = Delay::Kind::always;
+    Delay::Kind delay = Delay::Kind::automatic;
 
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
@@ -81,6 +81,7 @@ class Abs final : public Strategy {
   };
 
   void gather(std::int64_t samples);
+  void part_of_update(Time begin);
   bool goes_on() const;
   bool warming_up() const { return worker_.progress.steps < options_.warmup_rounds; }
   bool delayed() const { return delay_.on() && !warming_up(); }

@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "skein/error.h"
 
 namespace skein {
 namespace {
 
-constexpr std::int64_t kUnjudged = 3;    // rounds after a turn, in which both ways are mixed
-constexpr std::int64_t kJudged = 8;      // rounds that are judged together
-constexpr double kWorthWhile = 0.04;     // the part of the time that a delay must gain
-constexpr std::int64_t kLongest = 4096;  // rounds without another trial
+constexpr std::int64_t kUnjudged = 3;  // rounds after a turn, in which both ways are mixed
+constexpr std::int64_t kJudged = 8;    // rounds that are judged together
+constexpr double kWorthWhile = 0.04;   // the part of the time that a delay must gain
+constexpr double kIdle = 0.025;        // what it gains where it is not needed, by calculation
+constexpr std::int64_t kShortest = 64, kLongest = 4096;  // rounds without another trial
+
+constexpr double kEarly = 0.75;  // of a micro-batch must fit before the slowest has its first
 
 }  // namespace
 
@@ -23,31 +27,41 @@ Delay::Kind Delay::parse(const std::string& text) {
   throw ConfigError(fmt::format("strategy.delay = '{}': expected 0, 1 or auto", text));
 }
 
-// Without a delay it is known what waiting costs. With one only a part of that is, the sum's own
-// way: where that alone is too long there is nothing to try.
+// Without a delay it is known what waiting costs. With one it is calculated, for workers that are
+// never held up by anything else: so less must come of it, and when that was too little to go by it
+// is long until the next trial.
 void Delay::heard(const Figures& round) {
   slowest_ = round.slowest;
   if (kind_ != Kind::automatic || ++rounds_ <= kUnjudged) return;
-  lost_ += on_ ? round.travel : round.waited / workers_;
+  lost_ += round.waited / workers_ + (on_ ? round.travel : Duration{});
   lasted_ += round.slowest + round.travel;
   if ((rounds_ - kUnjudged) % kJudged != 0) return;
-  const bool worth_while = seconds(lost_) > kWorthWhile * seconds(lasted_);
+  const double part = seconds(lost_) / std::max(1e-9, seconds(lasted_));
   lost_ = lasted_ = Duration{};
-  if (!on_ && worth_while) turn(true);
-  if (on_ && !worth_while && rounds_ >= longest_with_) turn(false);
+  if (!on_ && part > kWorthWhile) {
+    turn(true);
+    longest_with_ = std::clamp(2 * longest_with_, kShortest, kLongest);
+  } else if (on_ && part < kIdle && rounds_ >= longest_with_) {
+    turn(false);
+  }
 }
 
 void Delay::turn(bool on) {
   on_ = on;
   rounds_ = 0;
-  if (!on) longest_with_ = std::min(2 * longest_with_, kLongest);
+}
+
+Duration Delay::would_wait(Duration each) const {
+  if (each.count() <= 0) return {};
+  const auto fit = std::max(1.0, std::ceil(seconds(slowest_) / seconds(each) - kEarly));
+  return from_seconds(std::abs(seconds(slowest_) - fit * seconds(each)));
 }
 
 // A quarter of a micro-batch more than the slowest is little.
 bool Delay::one_more(std::int64_t done, Duration compute) const {
   if (done == 0) return true;
   const double each = seconds(compute) / static_cast<double>(done);
-  return seconds(compute) + 0.75 * each <= seconds(slowest_);
+  return seconds(compute) + kEarly * each <= seconds(slowest_);
 }
 
 }  // namespace skein

@@ -20,18 +20,22 @@ class Delay {
   // Of the texts 0, 1 and auto; throws ConfigError for others.
   static Kind parse(const std::string& text);
 
-  // What is automatic begins without a delay: gradients are largest then.
-  Delay(Kind kind, int workers) : kind_(kind), workers_(workers), on_(kind == Kind::always) {}
+  // What is automatic begins with a delay, which costs no time, until it is known to be idle.
+  Delay(Kind kind, int workers) : kind_(kind), workers_(workers), on_(kind != Kind::never) {}
 
   bool on() const { return on_; }
 
   // What all workers together have told of a round.
   struct Figures {
     Duration slowest{};  // the longest that one of them took for a micro-batch
-    Duration waited{};   // for the sum and for each other, added up; 0 with a delay
+    Duration waited{};   // added up: for the sum and for each other; with a delay, would_wait()
     Duration travel{};   // of the sum, from the last worker's post on
   };
   void heard(const Figures& round);
+
+  // With a delay: how long a worker whose micro-batches take `each` would have waited for others,
+  // or they for it, without one.
+  Duration would_wait(Duration each) const;
 
   // Without a delay: whether a worker whose first `done` micro-batches took `compute` computes one
   // more. It does where that ends before the slowest has its first, or little later.
@@ -43,10 +47,10 @@ class Delay {
   Kind kind_;
   int workers_;
   bool on_;
-  Duration slowest_{};              // in the last round
-  std::int64_t rounds_ = 0;         // since the last turn
-  Duration lost_{}, lasted_{};      // of the rounds that are judged next, a worker's on average
-  std::int64_t longest_with_ = 64;  // rounds with a delay before it is tried without
+  Duration slowest_{};             // in the last round
+  std::int64_t rounds_ = 0;        // since the last turn
+  Duration lost_{}, lasted_{};     // of the rounds that are judged next, a worker's on average
+  std::int64_t longest_with_ = 0;  // rounds with a delay before it is tried without again
 };
 
 }  // namespace skein

@@ -27,7 +27,7 @@ struct Progress {
 // What a strategy and its driver measure as they go.
 struct Meters {
   Duration compute{};             // of the last step: forward and backward, waiting excluded
-  Duration update{};              // optimizer, all steps
+  Duration update{};              // optimizer, and what else is done to weights and gradients
   double seconds_per_sample = 0;  // smoothed compute time
 
   // A step's forward and backward are over.
