@@ -7,7 +7,7 @@ Needs root, iproute2 and a Python with torch (and, for PowerSGD, numpy); Open MP
 
 usage: bench/hosts.py build-pip/skein [--python build-pip/venv/bin/python] [--debian-skein build/skein] [--rates 1gbit,10gbit,none] [--rounds 2] [--parts vectors,cost,resnet18,mlp] [--json FILE]
        --hosts 4 --parts resnet18: so many hosts, for training alone
-       --only "DDP,skein allreduce,skein dear": of those that train, these
+       --only "DDP;skein allreduce;skein dear": of those that train, these
 """
 import argparse
 import json
@@ -132,7 +132,7 @@ class Bench:
             out["DDP of Debian"] = lambda name: self.ddp(name, debian, model, "none")
         if os.path.exists(self.options.debian_skein):
             out["skein dear, Debian's LibTorch"] = lambda name: self.train(name, self.options.debian_skein, "dear", model, *fusion)
-        only = self.options.only.split(",") if self.options.only else list(out)
+        only = self.options.only.split(";") if self.options.only else list(out)
         return {name: run for name, run in out.items() if name in only}
 
     def bound(self, model):

@@ -139,7 +139,7 @@ def hosts(options):
         path = os.path.join(options.out, f"dear-hosts-{count}-{rate}.json")
         if not read(path) and not options.write_only:
             subprocess.run([sys.executable, os.path.join(ROOT, "bench/hosts.py"), os.path.join(ROOT, "build-pip/skein"), "--hosts", str(count), "--parts", parts, "--train-rate", rate,
-                            "--rounds", "2", "--only", ",".join(TRAINED), "--json", path], check=True)
+                            "--rounds", "2", "--only", ";".join(TRAINED), "--json", path], check=True)
         figures = read(path)
         complete = complete and figures is not None
         for model, times in (figures or {"ms": {}})["ms"].items():
