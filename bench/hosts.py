@@ -123,6 +123,7 @@ class Bench:
             "skein allreduce": lambda name: self.train(name, skein, "allreduce", model),
             "skein allreduce, 4 MB": lambda name: self.train(name, skein, "allreduce", model, *fusion),
             "skein dear": lambda name: self.train(name, skein, "dear", model, *fusion),
+            "skein dear, in clear as DDP": lambda name: self.train(name, skein, "dear", model, *fusion, "--encrypt", "off"),
             "DDP, fp16 hook": lambda name: self.ddp(name, python, model, "half"),
             "skein dear, bf16 on the wire": lambda name: self.train(name, skein, "dear", model, *fusion, "--wire", "bf16"),
             "DDP, PowerSGD of rank 4": lambda name: self.ddp(name, python, model, "powersgd"),
