@@ -62,8 +62,7 @@ def main():
                   *table(["graph", "method", "momentum, rate", "accuracy, mean (each seed)", "loss", "distance halfway", "points over `gossip`", "distance, times smaller"], rows), ""]
     lines += [study.cost()]
     colour = lambda m: COLOURS[1] if m.startswith("`acid`") else COLOURS[0]
-    lowest = min((value for rows in panels.values() for values in rows.values() for value in values), default=0)
-    study.write(lines, dots("Accuracy at equal samples", panels, "test accuracy in per cent of the mean model; a point is a seed, a bar their median", low=10 * (lowest // 10), shared=True, colour_of=colour))
+    study.write(lines, dots("Accuracy at equal samples", panels, "test accuracy in per cent of the mean model; a point is a seed, a bar their median; scales differ", low=None, colour_of=colour))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def panel(left, top, title, rows, low, high, unit, colour_of, names):
         finite = sorted(value for value in values if math.isfinite(value))
         parts += [f'<circle cx="{x_of(value):.1f}" cy="{y}" r="3.5" fill="{colour}" fill-opacity="0.6"/>' for value in finite]
         if len(finite) < len(values) or not values:
-            parts.append(text(left + WIDTH, y + 4, "never" if not finite else f"{len(values) - len(finite)} never", "tick end"))
+            parts.append(text(left + WIDTH, y + 4, "not run" if not values else "never" if not finite else f"{len(values) - len(finite)} never", "tick end"))
         if finite:
             middle = (finite[(len(finite) - 1) // 2] + finite[len(finite) // 2]) / 2
             parts.append(f'<line x1="{x_of(middle):.1f}" y1="{y - 6}" x2="{x_of(middle):.1f}" y2="{y + 6}" stroke="{colour}" stroke-width="2"/>')
@@ -42,7 +42,7 @@ def panel(left, top, title, rows, low, high, unit, colour_of, names):
 
 
 def dots(title, panels, foot, unit="", low=0, columns=2, shared=False, colour_of=lambda method: COLOURS[0]):
-    """`panels`: {title: {method: [values]}}, all with the same methods. `shared`: one scale for all of them."""
+    """`panels`: {title: {method: [values]}}, all with the same methods. `shared`: one scale for all of them. `low`: where scales begin; None: at the ten below the least."""
     parts, height = [], 0
     of = lambda rows: [value for values in rows.values() for value in values if math.isfinite(value)]
     everywhere = max((value for rows in panels.values() for value in of(rows)), default=1)
@@ -50,7 +50,8 @@ def dots(title, panels, foot, unit="", low=0, columns=2, shared=False, colour_of
         column, line = i % columns, i // columns
         top = 8 + line * (TITLE + ROW * len(rows) + AXIS + 12)
         high = everywhere if shared else max(of(rows), default=1)
-        parts += panel(NAMES + column * (WIDTH + 40), top, name, rows, low, high * 1.04, unit, colour_of, column == 0)
+        begin = 10 * (min(of(rows), default=0) // 10) if low is None else low
+        parts += panel(NAMES + column * (WIDTH + 40), top, name, rows, begin, high + 0.04 * (high - begin), unit, colour_of, column == 0)
         height = max(height, top + TITLE + ROW * len(rows) + AXIS)
     width = NAMES + columns * (WIDTH + 40)
     parts.append(text(width / 2, height + 16, foot, "tick middle"))
