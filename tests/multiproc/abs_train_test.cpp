@@ -36,7 +36,8 @@ class AbsTrain : public ::testing::Test {
 
 TEST_F(AbsTrain, FastWorkersComputeMore) {
   train(
-      "--samples 480 --eval-every 160 --emulate-speeds 1,1,2,4 --emulate-step 200ms "
+      "--set strategy.delay=1 --samples 480 --eval-every 160 --emulate-speeds 1,1,2,4 "
+      "--emulate-step 200ms "
       "--out " +
       (folder / "out") + " --trace " + (folder / "trace.json") + " --json " +
       (folder / "run.json"));

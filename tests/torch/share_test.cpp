@@ -311,6 +311,7 @@ TEST(Share, EpochByEpochARunShufflesAnewAndGoesOnWhereItWas) {
         }
         return epochs;
       };
+      const bool lockstep = std::string(strategy) == "allreduce";
       const auto whole = train(folder / "whole", 1000);
       for (std::size_t epoch = 0; epoch < kEpochs; ++epoch) {
         EXPECT_EQ(std::ssize(counted(world, whole[epoch])), kSize);
@@ -318,10 +319,11 @@ TEST(Share, EpochByEpochARunShufflesAnewAndGoesOnWhereItWas) {
           Seen one = whole[epoch], two = whole[other];
           for (Seen* each : {&one, &two})
             for (std::int64_t& sample : *each) sample %= 1000;
+          // At its own pace a worker on a busy machine may find that the other has done it all.
+          if (!lockstep && one.empty() && two.empty()) continue;
           EXPECT_NE(one, two) << "epochs " << other << " and " << epoch;
         }
       }
-      const bool lockstep = std::string(strategy) == "allreduce";
       for (const std::int64_t until : {2 * kSize, 2 * kSize + 12}) {
         if (until % kSize != 0 && !lockstep) continue;  // where each breaks is its own
         const std::string dir = folder / std::to_string(until);
