@@ -26,7 +26,7 @@ double Rule::percent(const Setup& setup) const {
   if (setup.strategy == "allreduce") return rounding;
   if (setup.strategy == "dear") return 1 + rounding;
   if (setup.strategy == "lasgd") return margin;
-  if (setup.strategy == "local") return margin + 1;
+  if (setup.strategy == "local" || setup.strategy == "abs") return margin + 1;
   return margin + 3;
 }
 

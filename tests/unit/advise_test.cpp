@@ -37,7 +37,7 @@ TEST(AdviseChoice, TakesTheOneThatLosesLeastAmongNearlyEqualOnes) {
   EXPECT_EQ(chosen(candidates), "allreduce");
   candidates.push_back(made_up("lasgd", 1059));
   candidates.push_back(made_up("local", 1069));
-  candidates.push_back(made_up("abs", 1089));
+  candidates.push_back(made_up("abs", 1069));
   candidates.push_back(made_up("gossip", 1089));
   candidates.push_back(made_up("acid", 1089));
   EXPECT_EQ(chosen(candidates), "allreduce");
