@@ -79,7 +79,7 @@ class Bench:
                                   env={**os.environ, "BYTES": sent.name})
             total = sum(int(line) for line in sent)
         if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
+            raise RuntimeError(f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, total
 
