@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from gossip_consensus import svg, text
 
 COLOURS = ["#5b7fa6", "#c07a45", "#7f9f7c", "#8d6a9f"]
-ROW, TITLE, AXIS, NAMES, WIDTH = 17, 34, 26, 170, 300
+ROW, TITLE, AXIS, NAMES, WIDTH = 17, 34, 26, 205, 300
 
 
 def nice_step(span):
