@@ -163,9 +163,13 @@ def main():
     parser.add_argument("--page", default=os.path.join(ROOT, "docs/papers.md"))
     parser.add_argument("--write-only", action="store_true", help="measure nothing: the tables of what is known")
     options = parser.parse_args()
+    parts = {"simulated": simulated, "hosts": hosts}
+    for part in options.parts.split(","):
+        if part not in parts:
+            parser.error(f"--parts {part}: expected some of {', '.join(parts)}")
     os.makedirs(options.out, exist_ok=True)
     for part in options.parts.split(","):
-        {"simulated": simulated, "hosts": hosts}[part](options)
+        parts[part](options)
 
 
 if __name__ == "__main__":

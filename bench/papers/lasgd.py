@@ -60,9 +60,9 @@ def main():
                 if known[m]:
                     momentum, rate = best[c[1], m]
                     rows.append([w, ", ".join(c), m, f"{momentum}, {rate}", ", ".join(seconds_text(time(f)) for f in known[m]), seconds_text(medians[m]),
-                                 f"{medians['`allreduce`'] / medians[m]:.2f} ×", ", ".join(f"{f['accuracy']:.1%}" for f in known[m]),
+                                 f"{medians['`allreduce`'] / medians[m]:.2f} ×", f"{medians['`gossip`'] / medians[m]:.2f} ×", ", ".join(f"{f['accuracy']:.1%}" for f in known[m]),
                                  f"{median([f.get('distance') or 0 for f in known[m]]):.2g}"])
-    lines = table(["workers", "machines, network", "method", "momentum, rate", "seconds, each seed", "median", "over `allreduce`", "accuracy at the end", "distance"], rows)
+    lines = table(["workers", "machines, network", "method", "momentum, rate", "seconds, each seed", "median", "over `allreduce`", "over `gossip`", "accuracy at the end", "distance"], rows)
     lines += ["", f"Virtual seconds to {study.size['target']:.0%}; all runs end after {study.size['samples']:,} samples. {study.cost()}"]
     colour = lambda m: COLOURS[1] if m.startswith("`lasgd`") else COLOURS[0]
     study.write(lines, dots("Time to an accuracy on 8 and 16 workers", panels, f"virtual seconds to {study.size['target']:.0%} test accuracy; a point is a seed, a bar their median", colour_of=colour))

@@ -18,6 +18,7 @@ import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KEPT = ("samples", "seconds", "accuracy", "loss", "samples_per_second", "utilisation", "wall_seconds", "curve", "bytes_sent")
+LONGEST_RUN_S = 3600
 # What is trained. `small` is for two cores, `cifar` for two cores and patience, `full` for a GPU; the last two take CIFAR-10.
 SCALES = {
     "small": ["--model", "cnn", "--set", "model.width=4", "--data", "glyphs", "--set", "data.train=4000", "--set", "data.test=2000"],
@@ -40,6 +41,11 @@ class Study:
         parser.add_argument("--page", default=os.path.join(ROOT, "docs/papers.md"), help="whose section of this study is written anew")
         parser.add_argument("--write-only", action="store_true", help="run nothing: the table of what is known")
         self.options = parser.parse_args()
+        for option in ("jobs", "seeds"):
+            if getattr(self.options, option) < 1:
+                parser.error(f"--{option} {getattr(self.options, option)}: expected at least 1")
+        if not self.options.write_only and not os.access(self.options.skein, os.X_OK):
+            parser.error(f"{self.options.skein}: expected the program skein; make build makes build/skein")
         if self.options.scale != "small" and not self.options.data:
             parser.error(f"--scale {self.options.scale} needs --data cifar10:DIR")
         self.name, self.size = f"{name}-{self.options.scale}", sizes[self.options.scale]
@@ -64,7 +70,7 @@ class Study:
             return None
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "out.json")
-            done = subprocess.run([self.options.skein, *words, "--quiet", "--json", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run([self.options.skein, *words, "--quiet", "--json", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LONGEST_RUN_S)
             if not os.path.exists(out):
                 if "the loss is" not in done.stderr:
                     raise RuntimeError(f"skein {key}: {done.stderr}")

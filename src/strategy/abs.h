@@ -106,7 +106,7 @@ class Abs final : public Strategy {
   Preview preview_;
   Round round_;
   Delay delay_;
-  Duration waited_{};          // for the last round that was without a delay
+  Duration waited_{};          // for the last round; with a delay, what it would have been
   std::int64_t decision_ = 0;  // see Worker: of the update before that of the last round taken
   bool in_step_ = false;       // gradients of a micro-batch come that is not counted yet
   Batch batch_, sent_;
