@@ -30,6 +30,27 @@ function(skein_target target)
   endif()
 endfunction()
 
+# Headers take most of the time of most files: BATCH files are compiled as one, or, for FOLDERS, all files of a folder.
+function(skein_unity target batch)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${SKEIN_UNITY})
+  if(batch STREQUAL "FOLDERS")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    foreach(source ${sources})
+      cmake_path(GET source PARENT_PATH folder)
+      cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src)
+      string(REPLACE "/" "_" folder ${folder})
+      set_property(SOURCE ${source} PROPERTY UNITY_GROUP ${folder})
+    endforeach()
+  else()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch})
+  endif()
+  if(SKEIN_UNITY)  # g++ takes a type of such a file for one that a header lets others see
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # A library that is installed: target skein_NAME, known to users as skein::NAME.
 function(skein_library name)
   add_library(skein_${name} STATIC ${ARGN})
@@ -152,7 +173,7 @@ endfunction()
 # Torch's headers take 15 s a file, 8 s when precompiled: precompile them and compile several files
 # as one. They are not ours to warn about.
 function(skein_torch_headers target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+  skein_unity(${target} 12)
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
   target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # g++ 13 errs in both
   # All that share the precompiled header have the same definitions.

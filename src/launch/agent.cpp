@@ -33,7 +33,7 @@ constexpr auto kReportEvery = 500ms, kReportOften = 50ms;
 constexpr auto kLinger = 5s;  // for the launcher to have read the last message
 
 // One of the two streams of a worker.
-struct Pipe {
+struct OutputPipe {
   int rank;
   bool error;
   FileDescriptor end;
@@ -58,7 +58,7 @@ class Agent {
       wait();
       if (!read_orders()) return;
       if (!group_) continue;
-      for (Pipe& pipe : pipes_) pump(pipe, kMostOutput);
+      for (OutputPipe& pipe : pipes_) pump(pipe, kMostOutput);
       reap();
       if (clock_.now() >= next_report_) report();
     }
@@ -82,7 +82,7 @@ class Agent {
     } else if (group_) {
       group_->watch(watched);
       if (outbox_.size() < kMostOutput)
-        for (const Pipe& pipe : pipes_) watched.push_back({pipe.end.get(), POLLIN, 0});
+        for (const OutputPipe& pipe : pipes_) watched.push_back({pipe.end.get(), POLLIN, 0});
       until = next_report_;
     }
     int limit = -1;
@@ -179,7 +179,7 @@ class Agent {
   }
 
   // Passes on what is there, unless more than `most` bytes wait for the launcher.
-  void pump(Pipe& pipe, std::size_t most) {
+  void pump(OutputPipe& pipe, std::size_t most) {
     std::array<char, kMostOutputOfAMessage> chunk;
     while (pipe.end.valid() && outbox_.size() < most) {
       const ssize_t count = read(pipe.end.get(), chunk.data(), chunk.size());
@@ -199,7 +199,7 @@ class Agent {
     for (int rank = first_rank_; rank < first_rank_ + static_cast<int>(workers_.size()); ++rank) {
       const auto end = group_->reap(rank);
       if (!end) continue;
-      for (Pipe& pipe : pipes_)
+      for (OutputPipe& pipe : pipes_)
         if (pipe.rank == rank) pump(pipe, outbox_.size() + kMostInAPipe);
       tell(rank);
       outbox_.add(frame(MessageKind::ended, encode(EndNews{rank, *end})));
@@ -241,7 +241,7 @@ class Agent {
   int output_;
   FrameReader reader_;
   std::optional<HeldPort> port_;
-  std::vector<Pipe> pipes_;
+  std::vector<OutputPipe> pipes_;
   int first_rank_ = 0;
   std::vector<Worker> workers_;
   Duration report_every_ = kReportEvery;

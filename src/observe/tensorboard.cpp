@@ -25,24 +25,24 @@ void put_little_endian(std::string& out, Integer value) {
 }
 
 // The few kinds of Protocol Buffers fields that an Event has.
-class Message {
+class ProtoMessage {
  public:
-  Message& varint(int field, std::uint64_t value) {
+  ProtoMessage& varint(int field, std::uint64_t value) {
     put(static_cast<std::uint64_t>(field) << 3);
     put(value);
     return *this;
   }
-  Message& float64(int field, double value) {
+  ProtoMessage& float64(int field, double value) {
     put(static_cast<std::uint64_t>(field) << 3 | 1);
     put_little_endian(text_, std::bit_cast<std::uint64_t>(value));
     return *this;
   }
-  Message& float32(int field, float value) {
+  ProtoMessage& float32(int field, float value) {
     put(static_cast<std::uint64_t>(field) << 3 | 5);
     put_little_endian(text_, std::bit_cast<std::uint32_t>(value));
     return *this;
   }
-  Message& bytes(int field, std::string_view value) {
+  ProtoMessage& bytes(int field, std::string_view value) {
     put(static_cast<std::uint64_t>(field) << 3 | 2);
     put(value.size());
     text_ += value;
@@ -80,8 +80,8 @@ double unix_seconds() {
 }
 
 // tensorflow.Event: wall_time 1, step 2, file_version 3, summary 5, session_log 7.
-Message event(std::int64_t step) {
-  Message message;
+ProtoMessage event(std::int64_t step) {
+  ProtoMessage message;
   message.float64(1, unix_seconds()).varint(2, static_cast<std::uint64_t>(step));
   return message;
 }
@@ -104,11 +104,11 @@ class TensorBoardWriter::Impl {
         ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
     if (!file_.valid())
       throw Error(fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
-    Message first;
+    ProtoMessage first;
     first.float64(1, unix_seconds()).bytes(3, "brain.Event:2");
     std::string records = framed(first.text());
     if (first_step > 0) {  // SessionLog.status = START
-      const Message start = Message().varint(1, 1);
+      const ProtoMessage start = ProtoMessage().varint(1, 1);
       records += framed(event(first_step).bytes(7, start.text()).text());
     }
     write(records);
@@ -117,8 +117,8 @@ class TensorBoardWriter::Impl {
   // summary.value 1: tag 1, simple_value 2.
   void scalar(const std::string& name, std::int64_t step, double value) {
     if (std::isnan(value)) return;
-    const Message point = Message().bytes(1, name).float32(2, static_cast<float>(value));
-    const Message summary = Message().bytes(1, point.text());
+    const ProtoMessage point = ProtoMessage().bytes(1, name).float32(2, static_cast<float>(value));
+    const ProtoMessage summary = ProtoMessage().bytes(1, point.text());
     write(framed(event(step).bytes(5, summary.text()).text()));
   }
 

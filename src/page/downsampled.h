@@ -2,17 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace skein {
 
 // Rows of numbers, of which every `stride` neighbours are one. When there are too many, the stride
-// doubles: so a run of a million steps has as many points as a screen can show. NaN stands for what
-// is not known.
+// doubles: so a run of a million steps has as many points as a screen can show.
 class Downsampled {
  public:
   enum class Kind { last, mean, sum, most };  // what becomes of a column where rows are one
   using Row = std::vector<double>;
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   explicit Downsampled(std::vector<Kind> columns, std::size_t most_rows = 2000);
 

@@ -48,7 +48,7 @@ class Exposition {
 }  // namespace
 
 std::string WatchedRun::prometheus() const {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kUnknown = Downsampled::kUnknown;
   const auto start = starts_.empty() ? nlohmann::json::object() : starts_.back();
   // begin_run() has left only what has the type that is expected here.
   Exposition out(fmt::format("strategy=\"{}\"", escaped(start.value("strategy", std::string()))));

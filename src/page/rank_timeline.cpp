@@ -16,7 +16,6 @@ namespace {
 using Json = nlohmann::json;
 using Kind = Downsampled::Kind;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kUsageRows = 240;
 constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();
 
@@ -46,9 +45,9 @@ RankTimeline::RankTimeline(const std::filesystem::path& folder, int rank)
       usage_({Kind::last, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::most,
               Kind::most, Kind::sum, Kind::sum},
              kUsageRows),
-      resident_bytes_(kUnknown),
-      device_bytes_(kUnknown),
-      device_seconds_(kUnknown) {}
+      resident_bytes_(Downsampled::kUnknown),
+      device_bytes_(Downsampled::kUnknown),
+      device_seconds_(Downsampled::kUnknown) {}
 
 void RankTimeline::refresh(std::size_t most_spans) {
   read_spans();
@@ -105,7 +104,7 @@ void RankTimeline::take_usage(const Json& row, Origin& origin) {
   }
   const auto known = [&](std::size_t at) {
     const double value = at < row.size() ? row[at].get<double>() : -1;
-    return value < 0 ? kUnknown : value;
+    return value < 0 ? Downsampled::kUnknown : value;
   };
   resident_bytes_ = known(1 + kPhases);
   device_bytes_ = known(2 + kPhases);
@@ -115,7 +114,7 @@ void RankTimeline::take_usage(const Json& row, Origin& origin) {
   origin.usage_us = row[0].get<std::int64_t>();
   const double busy_us = known(3 + kPhases);  // which files of earlier versions do not have
   values.push_back(busy_us * 1e-3);
-  values.push_back(std::isnan(busy_us) ? kUnknown : since_us * 1e-3);
+  values.push_back(std::isnan(busy_us) ? Downsampled::kUnknown : since_us * 1e-3);
   if (!std::isnan(busy_us))
     device_seconds_ = (std::isnan(device_seconds_) ? 0 : device_seconds_) + busy_us * 1e-6;
   usage_.add(values);

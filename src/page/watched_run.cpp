@@ -15,7 +15,6 @@ namespace {
 using Json = nlohmann::json;
 using Kind = Downsampled::Kind;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostEvents = 500;
 constexpr auto kSilence = std::chrono::seconds(15);
 constexpr auto kGoing = std::chrono::seconds(5);  // workers that live write every second
@@ -24,7 +23,7 @@ constexpr std::size_t kMostSpansShown = 6000;
 
 double number(const Json& json, const char* name) {
   const auto found = json.find(name);
-  return found != json.end() && found->is_number() ? found->get<double>() : kUnknown;
+  return found != json.end() && found->is_number() ? found->get<double>() : Downsampled::kUnknown;
 }
 
 Json read_json(const std::filesystem::path& path) {
@@ -218,13 +217,13 @@ Json WatchedRun::state(const Cursor& cursor) const {
 // Of some seconds: single steps say little.
 double WatchedRun::recent_samples_per_second() const {
   const auto& rows = steps_.rows();
-  if (rows.size() < 2) return kUnknown;
+  if (rows.size() < 2) return Downsampled::kUnknown;
   const auto& last = rows.back();
   const double window = std::max(3.0, 0.02 * last[2]);
   std::size_t first = rows.size() - 2;
   while (first > 0 && last[2] - rows[first][2] < window) --first;
   const double seconds = last[2] - rows[first][2];
-  return seconds > 0 ? (last[1] - rows[first][1]) / seconds : kUnknown;
+  return seconds > 0 ? (last[1] - rows[first][1]) / seconds : Downsampled::kUnknown;
 }
 
 Json WatchedRun::usage() const {

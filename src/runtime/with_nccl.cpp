@@ -10,7 +10,7 @@ namespace skein {
 namespace {
 
 // A channel that only such questions come to, one after the other.
-constexpr Channel kAsking = kMostChannels - 1;
+constexpr Channel kAskingForNccl = kMostChannels - 1;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::unique_ptr<Fabric> with_nccl_where_all_have_it(std::unique_ptr<Fabric> cont
   table.put(control->rank(), {&have, 1});
   const Merge merge = table.merge();
   Courier(control->loop(), control->events())
-      .wait(control->combine(kAsking, table.record(), merge, Limit::silence(patience)));
+      .wait(control->combine(kAskingForNccl, table.record(), merge, Limit::silence(patience)));
   for (int rank = 0; rank < control->size(); ++rank)
     if (table.row(rank).value().front() == std::byte{}) return control;
   return std::make_unique<NcclFabric>(std::move(control), *api, false);

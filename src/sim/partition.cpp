@@ -16,7 +16,7 @@ namespace {
 
 using Parts = std::vector<std::vector<std::uint32_t>>;
 
-enum Stream : std::uint64_t { kShares, kOrder };
+enum PartitionStream : std::uint64_t { kShares, kPartOrder };
 
 // The logarithm of a gamma variate of this shape (Marsaglia and Tsang, 2000). The variate itself
 // would underflow at small shapes.
@@ -105,7 +105,7 @@ Parts partition(std::span<const int> labels, int classes, int workers, std::opti
   }
   if (!alpha || std::isinf(*alpha)) return whole_set_each(labels.size(), workers);
 
-  Rng shares = Rng(seed).split(kShares), order = Rng(seed).split(kOrder);
+  Rng shares = Rng(seed).split(kShares), order = Rng(seed).split(kPartOrder);
   Parts parts(parts_count);
   for (const auto& members : samples_by_class(labels, classes)) {
     deal(members, dirichlet(shares, *alpha, workers), order, parts);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kLetGo = std::uint64_t{1} << 62;
 
 // How long a worker that leaves waits for peers that live.
-constexpr Duration kPatience = std::chrono::seconds(30);
+constexpr Duration kLeavePatience = std::chrono::seconds(30);
 
 Sharing& sharing_of(Queue& queue) {
   Sharing* const sharing = queue.sharing();
@@ -47,7 +47,7 @@ DeviceSide::DeviceSide(Queue& queue, std::vector<shm::Header*> headers, int rank
 DeviceSide::~DeviceSide() {
   try {
     const SteadyClock clock;
-    const Time until = clock.now() + kPatience;
+    const Time until = clock.now() + kLeavePatience;
     for (const Mark end = queue_.record(); !skein::reached(end);) {
       clock.now() < until ? let_go_of_the_dead() : let_go_of_all();
       std::this_thread::sleep_for(std::chrono::microseconds(100));

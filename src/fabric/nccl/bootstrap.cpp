@@ -13,7 +13,7 @@ namespace skein {
 namespace {
 
 // A channel that only meetings come to.
-constexpr Channel kMeeting = kMostChannels - 1;
+constexpr Channel kInviting = kMostChannels - 1;
 
 constexpr Duration kPause = std::chrono::milliseconds(1);
 
@@ -35,7 +35,7 @@ Task<std::vector<NcclFabric::Answer>> NcclFabric::hear_all(Answer own, Limit lim
   Rows table(size(), sizeof(own));
   table.put(rank(), std::as_bytes(std::span(&own, 1)));
   const Merge merge = table.merge();
-  co_await control_->combine(kMeeting, table.record(), merge, limit);
+  co_await control_->combine(kInviting, table.record(), merge, limit);
   std::vector<Answer> all(static_cast<std::size_t>(size()));
   for (int each = 0; each < size(); ++each)
     std::memcpy(&all[static_cast<std::size_t>(each)], table.row(each).value().data(), sizeof(own));
@@ -63,7 +63,7 @@ Task<std::string> NcclFabric::join_all(Limit limit) {
         result != nccl::Result::success)
       invitation.trouble.say(fmt::format("NCCL says: {}", api_.get_error_string(result)));
   }
-  co_await control_->broadcast(kMeeting, message_in(invitation), 0, limit);
+  co_await control_->broadcast(kInviting, message_in(invitation), 0, limit);
   std::string trouble = invitation.trouble.str();
   if (!trouble.empty()) co_return trouble;
   const Time begin = loop().now();

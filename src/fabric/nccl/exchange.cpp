@@ -13,7 +13,7 @@ using nccl::Note;
 namespace {
 
 // What one of the two has come with.
-struct Offer {
+struct Sizes {
   std::uint64_t sends = 0, takes = 0;  // bytes
 };
 
@@ -55,7 +55,7 @@ Task<> NcclFabric::exchange_on_nccl(const Operation& operation, int peer, Span o
   check_not_over(operation);
   const Duration longest = allowance(operation);
   Appointment appointment(*this, peer, operation.channel);
-  Offer mine{out.bytes(), in.bytes()}, theirs;
+  Sizes mine{out.bytes(), in.bytes()}, theirs;
   Sending sending(*this, operation, peer);
   meeting_bytes_.fetch_add(sizeof(mine), std::memory_order_relaxed);
   co_await sending.start(message_in(mine));

@@ -12,8 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr int kMostAtOnce = 16;     // let in before others get their turn
-constexpr Duration kFarewell = 1s;  // for one that is turned away to read why
+constexpr int kMostLetInAtOnce = 16;  // let in before others get their turn
+constexpr Duration kTurnedAway = 1s;  // for one that is turned away to read why
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Door::~Door() { poller_.remove(id_, listener_.get()); }
 
 // No job on the loop waits for guests: while none comes there is nothing to do.
 void Door::ready() {
-  for (int i = 0; i < kMostAtOnce; ++i) {
+  for (int i = 0; i < kMostLetInAtOnce; ++i) {
     FileDescriptor socket(
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
@@ -73,7 +73,7 @@ Task<> Door::admit(FileDescriptor socket) {
   } catch (const IoError&) {  // a stranger who has gone, or says nothing
     co_return;
   }
-  co_await talk->see_off(std::min(deadline, loop_.now() + kFarewell));
+  co_await talk->see_off(std::min(deadline, loop_.now() + kTurnedAway));
 }
 
 }  // namespace skein::tcp

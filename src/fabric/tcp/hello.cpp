@@ -9,11 +9,11 @@
 namespace skein::tcp {
 namespace {
 
-constexpr std::uint64_t kMark = 0x50435f4e49454b53;  // "SKEIN_CP"
+constexpr std::uint64_t kHelloMark = 0x50435f4e49454b53;  // "SKEIN_CP"
 constexpr std::uint32_t kAnswerMark = 0x414b5353;
 constexpr std::size_t kVersionText = 24, kHostText = 46, kPlaceBytes = kHostText + 4;
 
-void require(bool holds, const char* what) {
+void expect(bool holds, const char* what) {
   if (!holds) throw IoError(fmt::format("the other side sent {}", what));
 }
 
@@ -22,7 +22,7 @@ void require(bool holds, const char* what) {
 HelloBytes encode(const Hello& hello) {
   HelloBytes out{};
   ByteWriter writer(out);
-  writer.put(kMark);
+  writer.put(kHelloMark);
   writer.put(hello.protocol);
   writer.put_text(hello.version, kVersionText);
   writer.put(hello.rank);
@@ -39,7 +39,7 @@ HelloBytes encode(const Hello& hello) {
 
 Hello decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
   ByteReader reader(bytes);
-  require(reader.get<std::uint64_t>() == kMark, "something else than a worker's hello");
+  expect(reader.get<std::uint64_t>() == kHelloMark, "something else than a worker's hello");
   Hello hello;
   hello.protocol = reader.get<std::uint32_t>();
   hello.version = reader.get_text(kVersionText);
@@ -54,8 +54,8 @@ Hello decode_hello(std::span<const std::byte, kHelloBytes> bytes) {
   hello.run = reader.get<Run>();
   hello.attempt = reader.get<std::uint32_t>();
   hello.received = reader.get<std::uint64_t>();
-  require(hello.size > 0 && hello.rank < hello.size && encrypt <= 1 && hello.lane < kMostTcpStreams,
-          "an impossible hello");
+  expect(hello.size > 0 && hello.rank < hello.size && encrypt <= 1 && hello.lane < kMostTcpStreams,
+         "an impossible hello");
   return hello;
 }
 
@@ -70,13 +70,13 @@ AnswerBytes encode(const Answer& answer) {
 
 Answer decode_answer(std::span<const std::byte, kAnswerBytes> bytes) {
   ByteReader reader(bytes);
-  require(reader.get<std::uint32_t>() == kAnswerMark, "something else than an answer");
+  expect(reader.get<std::uint32_t>() == kAnswerMark, "something else than an answer");
   const auto kind = reader.get<std::uint32_t>();
-  require(kind >= static_cast<std::uint32_t>(Answer::Kind::roster) &&
-              kind <= static_cast<std::uint32_t>(Answer::Kind::refusal),
-          "an unknown answer");
+  expect(kind >= static_cast<std::uint32_t>(Answer::Kind::roster) &&
+             kind <= static_cast<std::uint32_t>(Answer::Kind::refusal),
+         "an unknown answer");
   const Answer answer{static_cast<Answer::Kind>(kind), reader.get<std::uint32_t>()};
-  require(answer.length <= kMostOfAnAnswer, "too long an answer");
+  expect(answer.length <= kMostOfAnAnswer, "too long an answer");
   return answer;
 }
 
@@ -92,15 +92,15 @@ std::vector<std::byte> encode(const Roster& roster) {
 }
 
 Roster decode_roster(std::span<const std::byte> bytes, int size) {
-  require(bytes.size() == sizeof(Run) + kPlaceBytes * static_cast<std::size_t>(size),
-          "a roster of another size");
+  expect(bytes.size() == sizeof(Run) + kPlaceBytes * static_cast<std::size_t>(size),
+         "a roster of another size");
   ByteReader reader(bytes);
   Roster roster;
   roster.run = reader.get<Run>();
   while (reader.left() > 0) {
     const std::string host = reader.get_text(kHostText);
     const auto port = reader.get<std::uint32_t>();
-    require(port <= 65535, "an impossible port");
+    expect(port <= 65535, "an impossible port");
     roster.places.push_back({host, static_cast<std::uint16_t>(port)});
   }
   return roster;
@@ -113,7 +113,7 @@ std::vector<std::byte> encode_received(std::uint64_t frames) {
 }
 
 std::uint64_t decode_received(std::span<const std::byte> bytes) {
-  require(bytes.size() == sizeof(std::uint64_t), "a welcome of another size");
+  expect(bytes.size() == sizeof(std::uint64_t), "a welcome of another size");
   return ByteReader(bytes).get<std::uint64_t>();
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kFirstPause = 5ms, kLongestPause = 500ms;  // between two attempts
+constexpr Duration kFirstRepairPause = 5ms, kLongestRepairPause = 500ms;  // between two attempts
 
 }  // namespace
 
@@ -63,8 +63,8 @@ void Repairs::begin_anew() {
 
 Task<> Repairs::dial(int peer, std::size_t lane) {
   Connection& connection = this->connection(peer);
-  for (Duration pause = kFirstPause; !connection.lost() && !connection.lane(lane).stream;
-       pause = std::min(2 * pause, kLongestPause)) {
+  for (Duration pause = kFirstRepairPause; !connection.lost() && !connection.lane(lane).stream;
+       pause = std::min(2 * pause, kLongestRepairPause)) {
     try {
       co_await attempt(peer, lane);
       continue;  // it may have been lost again by now
@@ -101,8 +101,8 @@ Task<> Repairs::attempt(int peer, std::size_t lane) {
 // The other side connects anew, if it lives.
 Task<> Repairs::watch(int peer, std::size_t lane) {
   Connection& connection = this->connection(peer);
-  for (Duration pause = kFirstPause; !connection.lost() && !connection.lane(lane).stream;
-       pause = std::min(2 * pause, kLongestPause)) {
+  for (Duration pause = kFirstRepairPause; !connection.lost() && !connection.lane(lane).stream;
+       pause = std::min(2 * pause, kLongestRepairPause)) {
     try {
       co_await connect_to(loop_, poller_, address(peer), loop_.now() + kWelcomeLimit);
     } catch (const NobodyListens&) {

@@ -8,7 +8,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kMeasured = 1s;  // long enough for a new stream to come to its rate
-constexpr Duration kFirstPause = 16s, kLongestPause = 512s;  // a trial that fails costs a little
+constexpr Duration kFirstTrialPause = 16s,
+                   kLongestTrialPause = 512s;  // a trial that fails costs a little
 
 // What is slower is slow for another reason than a limit on each stream.
 constexpr double kLeastRate = 2e6;
@@ -19,7 +20,7 @@ constexpr double kLoss = 0.95;  // that one fewer may cost
 }  // namespace
 
 Widening::Widening(std::size_t least, std::size_t most)
-    : least_(least), most_(std::max(least, most)), count_(least), pause_(kFirstPause) {}
+    : least_(least), most_(std::max(least, most)), count_(least), pause_(kFirstTrialPause) {}
 
 void Widening::pass(std::uint64_t bytes, Duration time, std::size_t streams) {
   // Those that are wanted may be yet to come.
@@ -51,7 +52,7 @@ void Widening::end_trial(double rate) {
   trial_ = Trial::none;
   if (rate > rate_ * (more ? kGain : kLoss)) {
     rate_ = rate;
-    pause_ = kFirstPause;
+    pause_ = kFirstTrialPause;
     next_ = more ? Trial::more : Trial::fewer;
     return;
   }
@@ -61,7 +62,7 @@ void Widening::end_trial(double rate) {
     ++count_;
   next_ = more ? Trial::fewer : Trial::more;
   left_ = pause_;
-  pause_ = std::min(2 * pause_, kLongestPause);
+  pause_ = std::min(2 * pause_, kLongestTrialPause);
 }
 
 }  // namespace skein::tcp

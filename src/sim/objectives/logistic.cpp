@@ -17,7 +17,7 @@ constexpr std::size_t kClasses = 10, kTrainSamples = 8192, kTestSamples = 2048;
 constexpr int kDefaultFeatures = 32, kMaxFeatures = 4096;
 constexpr double kPenalty = 1e-4;  // L2, on every parameter: makes the loss strongly convex
 
-enum Stream : std::uint64_t { kCentres, kTrain, kTest, kPartition, kOrder };
+enum LogisticStream : std::uint64_t { kCentres, kTrain, kTest, kPartition, kOrder };
 
 using PerClass = std::array<double, kClasses>;
 

@@ -8,7 +8,7 @@
 namespace skein::sim {
 namespace {
 
-enum Stream : std::uint64_t { kCentre, kOffsets, kNoise };
+enum QuadraticStream : std::uint64_t { kCentre, kOffsets, kNoise };
 
 std::vector<double> gaussian_vector(std::size_t dimension, Rng rng) {
   std::vector<double> values(dimension);
