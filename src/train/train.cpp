@@ -7,6 +7,7 @@
 
 #include "launch/environment.h"
 #include "skein/stop.h"
+#include "train/threads.h"
 #include "train/trainer.h"
 
 namespace skein {
@@ -34,7 +35,7 @@ TrainOptions agree(World& world, TrainOptions options) {
 int run_training(const TrainOptions& options) {
   const Time started = SteadyClock().now();
   keep_freed_memory();
-  at::set_num_threads(options.threads);
+  use_threads(options.threads);
   stop_on_signals();
   JoinOptions join;
   join.fabric = options.fabric;

@@ -15,7 +15,7 @@
 #include "skein/error.h"
 #include "test_net.h"
 #include "torch/binding.h"
-#include "train/simulate/threads.h"
+#include "train/threads.h"
 #include "train/virtual_cluster.h"
 
 namespace skein {

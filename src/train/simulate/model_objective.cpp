@@ -12,7 +12,7 @@
 #include "train/simulate/place.h"
 #include "train/simulate/recorded_step.h"
 #include "train/simulate/samples.h"
-#include "train/simulate/threads.h"
+#include "train/threads.h"
 #include "train/virtual_cluster.h"
 
 namespace skein {

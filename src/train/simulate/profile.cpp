@@ -13,7 +13,7 @@
 #include "train/optimizer.h"
 #include "train/simulate/layer_times.h"
 #include "train/simulate/place.h"
-#include "train/simulate/threads.h"
+#include "train/threads.h"
 #include "train/virtual_cluster.h"
 
 namespace skein {
