@@ -275,6 +275,9 @@ class Distributed {
   // state. It lives as long as this object. All workers write the same, as in set_learning_rate().
   torch::optim::Optimizer& optimizer();
 
+  // The world that it was given, also where the program keeps none.
+  World& world();
+
   class Impl;
 
   // Internal: the inside, for Skein's other layers.
@@ -299,6 +302,14 @@ class Distributed {
 // bad options; if only some workers fail so, it throws on the others too.
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy = allreduce());
+
+// The same for a program with one module, which needs no world of its own: the result keeps it.
+//   auto run = skein::distribute(skein::World::join(), *model, skein::sgd(0.1));
+inline Distributed distribute(World&& world, torch::nn::Module& module,
+                              const OptimizerSpec& optimizer,
+                              const StrategySpec& strategy = allreduce()) {
+  return distribute(world, module, optimizer, strategy);
+}
 
 // The same with torch_optimizer(make, learning_rate).
 Distributed distribute(World& world, torch::nn::Module& module, const MakeTorchOptimizer& make,

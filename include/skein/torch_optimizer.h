@@ -27,13 +27,13 @@ struct TorchFactory {
   MakeTorchOptimizer make;  // what it was given
 };
 
-// An elementwise torch optimizer as a run's optimizer: SGD, Adam, AdamW, RMSprop, Adagrad, or a
-// class of the user's own (see Elementwise). It is given flat parts of the model, and its state is
-// kept flat too: so `make` is called with stand-ins, perhaps several times.
+// A torch optimizer as a run's optimizer: SGD, Adam, AdamW, RMSprop, Adagrad, or a class of the
+// user's own (see Elementwise and PerTensor). It is given parts of the model, and its state is kept
+// flat: so `make` is called with stand-ins, perhaps several times.
 // `learning_rate` takes the place of its own. clip(), schedule(), group() and no_decay_1d() of the
 // result work as for Skein's own; all else is set in torch's options. ConfigError when the run is
-// made for what is not elementwise: LBFGS, which looks at all parameters together, and
-// optimizers that look at a tensor's norm, as Lamb and Lars do.
+// made for LBFGS, which looks at all parameters together, and for one that looks at a tensor's
+// norm, as Lamb and Lars do, and is not PerTensor.
 inline OptimizerSpec torch_optimizer(MakeTorchOptimizer make, double learning_rate) {
   OptimizerSpec spec(OptimizerSpec::Kind::torch, learning_rate);
   spec.torch = std::make_shared<const TorchFactory>(TorchFactory{std::move(make)});
@@ -50,14 +50,12 @@ OptimizerSpec torch_optimizer(const Options& options) {
       options.get_lr());
 }
 
-// What a torch optimizer of the user's own that has state derives from besides:
-//   class Lion : public torch::optim::Optimizer, public skein::Elementwise { … };
-// One without state need not. Whether it is elementwise is tried out when the run is made, on a few
-// numbers as a whole and in pieces.
-class Elementwise {
+// Where a torch optimizer of the user's own has its state. One derives from Elementwise or
+// PerTensor.
+class HasState {
  public:
   // Not called through this class.
-  virtual ~Elementwise() = default;
+  virtual ~HasState() = default;
 
   // The state of `parameter`, by name, once step() has made it. Each tensor has the parameter's
   // shape, starts with the same number everywhere and is changed in place; it will be pointed at
@@ -66,6 +64,27 @@ class Elementwise {
 
   // So many steps count as made before the next step().
   virtual void set_steps(std::int64_t /*steps*/) {}
+};
+
+// What an optimizer of the user's own that has state derives from besides, if the update of an
+// element depends on its own gradient, value and state alone:
+//   class Lion : public torch::optim::Optimizer, public skein::Elementwise { … };
+// One without state need not. It is given flat vectors that are cut anywhere. Whether it is
+// elementwise is tried out when the run is made, on a few numbers as a whole and in pieces.
+class Elementwise : public HasState {};
+
+// What one derives from besides that looks at a tensor as a whole, at its norm, as Lamb and Lars
+// do, or at its rows and columns, as Muon does:
+//   class Lamb : public torch::optim::Optimizer, public skein::PerTensor { … };
+// It is given the model's tensors, one at a time and in their own shapes; before that a stand-in
+// with one element. State has the same names for all. Every strategy takes it but `dear`, whose
+// workers update parts that are cut within tensors: ConfigError when such a run is made.
+class PerTensor : public HasState {
+ public:
+  // None, unless a class says otherwise.
+  std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& /*parameter*/) override {
+    return {};
+  }
 };
 
 // For groups and freeze(): these tensors.

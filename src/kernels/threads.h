@@ -15,6 +15,9 @@ namespace skein {
 // multiple of a cache line.
 inline constexpr std::size_t kThreadPiece = std::size_t{1} << 18;
 
+// Elements that stay in the host's cache from one operation to the next, of several vectors.
+inline constexpr std::size_t kCachePiece = std::size_t{1} << 14;
+
 // The most threads that a pass may use, the caller's included; 1 before the first call. Called by
 // whoever knows how many workers share the host, after a fork in the process that is to use them.
 // Aborts for less than 1.

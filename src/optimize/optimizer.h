@@ -23,9 +23,9 @@ struct UpdateContext {
   std::shared_ptr<const Groups> groups = nullptr;  // null: the whole plane alike
 };
 
-// Elementwise: the update of an element depends on its own gradient, parameter and state alone. So
-// a plane may be updated in any ranges and any order, once per element and step, with the same
-// result. Not thread-safe.
+// Elementwise, as a rule: the update of an element depends on its own gradient, parameter and state
+// alone. So a plane may be updated in any ranges and any order, once per element and step, with the
+// same result. Not thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -35,6 +35,10 @@ class Optimizer {
   // All of `range` must be owned. Where a group is frozen only the gradients change.
   virtual void update(Range range, Span parameters, Span gradients,
                       const UpdateContext& context) = 0;
+
+  // Whether it looks at tensors as wholes: then ranges must hold whole slots of the arena
+  // (checked).
+  virtual bool per_tensor() const { return false; }
 
   // The state of what it owns.
   virtual OwnedState& owned_state() = 0;

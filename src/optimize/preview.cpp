@@ -13,10 +13,11 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements
 
 void Preview::update(Span parameters, Span gradients, const UpdateContext& context) {
   const OwnedState& state = optimizer_.owned_state();
+  const std::size_t most = optimizer_.per_tensor() ? parameters.count : kPiece;
   while (aside_.size() < state.vector_count())
-    aside_.push_back(allocate_(std::min(kPiece, parameters.count)));
-  for (std::size_t at = 0; at < parameters.count; at += kPiece)
-    state.split({at, std::min(kPiece, parameters.count - at)}, [&](Range piece, Range in_state) {
+    aside_.push_back(allocate_(std::min(most, parameters.count)));
+  for (std::size_t at = 0; at < parameters.count; at += most)
+    state.split({at, std::min(most, parameters.count - at)}, [&](Range piece, Range in_state) {
       update_piece(piece, in_state, parameters, gradients, context);
     });
 }

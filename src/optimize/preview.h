@@ -9,7 +9,8 @@
 namespace skein {
 
 // Makes updates of any optimizer without changing its state: that is put aside and back, piece by
-// piece, in memory of a few MB. Not thread-safe.
+// piece, in memory of a few MB; all of it at once where the optimizer looks at whole tensors. Not
+// thread-safe.
 class Preview {
  public:
   // `allocate` says where the optimizer's state is. The optimizer must outlive this.

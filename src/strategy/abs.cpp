@@ -42,9 +42,6 @@ Abs::Options resolved(Abs::Options options, Optimizer& optimizer) {
   return options;
 }
 
-// What stays in the host's cache from one operation to the next.
-constexpr std::size_t kCached = std::size_t{1} << 14;
-
 // sum += weight · gradients, which are zero then: in one pass over the host's memory.
 void move_into(Span sum, float weight, Span gradients) {
   const auto move = [&](Range range) {
@@ -53,8 +50,8 @@ void move_into(Span sum, float weight, Span gradients) {
   };
   if (sum.device != Device::cpu) return move({0, sum.count});
   parallel(sum.count, [&](Range piece) {
-    for (std::size_t at = piece.offset; at < piece.end(); at += kCached)
-      move({at, std::min(kCached, piece.end() - at)});
+    for (std::size_t at = piece.offset; at < piece.end(); at += kCachePiece)
+      move({at, std::min(kCachePiece, piece.end() - at)});
   });
 }
 

@@ -66,6 +66,11 @@ Dear::Dear(Worker& worker, const Options& options)
       there_(pending_.size()),
       trial_steps_(options.trial_steps),
       bucket_bytes_(options.fusion.bytes) {
+  if (worker.optimizer().per_tensor())
+    throw ConfigError(
+        "strategy dear: the optimizer looks at tensors as wholes (skein::PerTensor), but a worker "
+        "of dear updates a part of the model that is cut within tensors; expected an elementwise "
+        "optimizer or another strategy: allreduce makes the same updates");
   if (options.tune && worker.size() > 1 && worker.rank() == 0)
     tuner_.emplace(bucket_bytes_, kTunerSeed);
   own_shards();

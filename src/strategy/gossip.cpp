@@ -130,7 +130,9 @@ Task<> Gossip::update() {
   const auto change = [&](Range range) {
     worker_.optimizer().update(range, peers_->model.x(), arena.gradients(), context);
   };
-  const std::function<void()> step = [&] { peers_->model.step(worker_.loop().now(), change); };
+  const std::function<void()> step = [&] {
+    peers_->model.step(worker_.loop().now(), worker_.optimizer().per_tensor(), change);
+  };
   co_await worker_.update(arena.size(), step);
 }
 

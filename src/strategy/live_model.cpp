@@ -14,9 +14,6 @@ namespace {
 // A stall must not wipe out the momentum.
 constexpr double kMostGradients = 5;
 
-// What stays in the host's cache from one operation to the next.
-constexpr std::size_t kCached = std::size_t{1} << 14;
-
 // What a step on a device keeps of the old model at a time: enough for the device to be busy.
 constexpr std::size_t kOnDevice = std::size_t{1} << 24;
 
@@ -50,7 +47,7 @@ Range LiveModel::block(std::size_t index) const {
 }
 
 std::size_t LiveModel::part_size() const {
-  return x_.device.kind == Device::gpu ? kBlock : kCached;
+  return x_.device.kind == Device::gpu ? kBlock : kCachePiece;
 }
 
 LiveModel::Factors LiveModel::factors(Time from, Time now) const {
@@ -113,7 +110,7 @@ void LiveModel::copy_to(Span into, Time now) {
 }
 
 // An update uses the threads itself, so with several of them a part is a block for each.
-void LiveModel::step(Time now, const std::function<void(Range)>& update) {
+void LiveModel::step(Time now, bool whole, const std::function<void(Range)>& update) {
   averaged_ = false;
   if (eta_ == 0 || x_.device == Device::absent) {
     update({0, size()});
@@ -121,7 +118,10 @@ void LiveModel::step(Time now, const std::function<void(Range)>& update) {
   }
   const auto threads = static_cast<std::size_t>(kernel_threads());
   const bool on_device = x_.device.kind == Device::gpu;
-  const std::size_t most = on_device ? kOnDevice : threads == 1 ? part_size() : threads * kBlock;
+  const std::size_t most = whole          ? size()
+                           : on_device    ? kOnDevice
+                           : threads == 1 ? part_size()
+                                          : threads * kBlock;
   const auto memory = allocate_(std::min(most, size()));
   const std::vector<Factors> f = bring_all_to(now);
   in_parts({0, size()}, most, [&](Range part) {

@@ -37,8 +37,8 @@ class LiveModel {
   void copy_to(Span into, Time now);
 
   // A gradient: `update(range)` changes x in that range, and x̃ changes by as much. The arena's
-  // parameters are x then.
-  void step(Time now, const std::function<void(Range)>& update);
+  // parameters are x then. In pieces of some MB; `whole` in one, which takes memory for another x.
+  void step(Time now, bool whole, const std::function<void(Range)>& update);
 
   // Whether an averaging has changed x since.
   bool averaged() const { return averaged_; }

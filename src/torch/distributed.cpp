@@ -85,6 +85,7 @@ double Distributed::learning_rate() const { return impl_->learning_rate(); }
 void Distributed::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 void Distributed::freeze(const WhichParameters& which) { impl_->set_frozen(which, true); }
 void Distributed::unfreeze(const WhichParameters& which) { impl_->set_frozen(which, false); }
+World& Distributed::world() { return impl_->world(); }
 torch::optim::Optimizer& Distributed::optimizer() { return impl_->optimizer_view(); }
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,

@@ -43,11 +43,20 @@ void check_torch(const OptimizerSpec& recipe) {
   if (recipe.weight_decay_ != plain.weight_decay_) refuse("weight_decay()");
 }
 
+std::vector<TensorPlace> tensors_of(const Binding& binding) {
+  std::vector<TensorPlace> tensors;
+  for (int slot = 0; slot < binding.slots(); ++slot)
+    tensors.push_back({binding.arena().slots()[static_cast<std::size_t>(slot)].range,
+                       binding.parameter(slot).sizes().vec()});
+  return tensors;
+}
+
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& recipe,
-                                          const ParameterGroups& groups, std::size_t size,
+                                          const ParameterGroups& groups, const Binding& binding,
                                           const Allocate& allocate) {
+  const std::size_t size = binding.arena().size();
   switch (recipe.kind) {
     case Kind::sgd:
       return std::make_unique<Sgd>(size,
@@ -63,7 +72,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& recipe,
       break;
   }
   check_torch(recipe);
-  auto optimizer = std::make_unique<TorchOptimizer>(size, recipe.torch->make, allocate);
+  auto optimizer =
+      std::make_unique<TorchOptimizer>(size, recipe.torch->make, allocate, tensors_of(binding));
   optimizer->check(groups);
   return optimizer;
 }

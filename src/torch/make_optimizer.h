@@ -8,14 +8,15 @@
 #include "optimize/optimizer.h"
 #include "skein/recipe.h"
 #include "torch/agreement.h"
+#include "torch/binding.h"
 #include "torch/parameter_groups.h"
 
 namespace skein {
 
-// For a plane of `size` elements, with state where `allocate` puts it. Throws ConfigError for a
-// recipe that cannot be.
+// For the module's planes, with state where `allocate` puts it. Throws ConfigError for a recipe
+// that cannot be.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& recipe,
-                                          const ParameterGroups& groups, std::size_t size,
+                                          const ParameterGroups& groups, const Binding& binding,
                                           const Allocate& allocate);
 
 // What of the recipe must be the same on all workers; `optimizer` was made of it.

@@ -31,7 +31,7 @@ std::unique_ptr<Optimizer> Distributed::Impl::new_optimizer() {
     allocate = [this](std::size_t count) {
       return world_.impl().loop().queue()->allocate(count, Type::f32);
     };
-  return make_optimizer(recipe_, groups_, binding_.arena().size(), allocate);
+  return make_optimizer(recipe_, groups_, binding_, allocate);
 }
 
 // And where on the queue the last of it is.

@@ -16,7 +16,9 @@ namespace {
 using namespace torch::optim;
 
 constexpr auto kExpected =
-    "expected SGD, Adam, AdamW, RMSprop, Adagrad or an elementwise optimizer of your own";
+    "expected SGD, Adam, AdamW, RMSprop, Adagrad or an optimizer of your own that is elementwise "
+    "or "
+    "derives from skein::PerTensor";
 
 std::string name_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
@@ -67,8 +69,8 @@ std::vector<std::pair<std::string, torch::Tensor*>> vectors_of(OptimizerParamSta
 std::vector<std::pair<std::string, torch::Tensor*>> state_of(torch::optim::Optimizer& optimizer,
                                                              const torch::Tensor& parameter) {
   std::vector<std::pair<std::string, torch::Tensor*>> vectors;
-  if (auto* elementwise = dynamic_cast<Elementwise*>(&optimizer)) {
-    for (const auto& each : elementwise->state_of(parameter)) vectors.push_back(each);
+  if (auto* own = dynamic_cast<HasState*>(&optimizer)) {
+    for (const auto& each : own->state_of(parameter)) vectors.push_back(each);
     return vectors;
   }
   for (auto& entry : optimizer.state()) {
@@ -76,7 +78,7 @@ std::vector<std::pair<std::string, torch::Tensor*>> state_of(torch::optim::Optim
     if (vectors.empty())
       throw ConfigError(
           fmt::format("optimizer {} has state that Skein does not know; expected it to derive from "
-                      "skein::Elementwise too, which says where its state is",
+                      "skein::Elementwise or skein::PerTensor too, which say where its state is",
                       name_of(optimizer)));
   }
   return vectors;
@@ -91,9 +93,11 @@ void set_steps_taken(OptimizerParamState& state, std::int64_t steps) {
 
 }  // namespace
 
-TorchOptimizer::TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate)
+TorchOptimizer::TorchOptimizer(std::size_t plane_size, const Factory& make, Allocate allocate,
+                               std::vector<TensorPlace> tensors)
     : TorchOptimizer(Untried{}, plane_size, make, std::move(allocate)) {
-  if (!is_torchs_own(optimizer_.get())) try_in_pieces(make);
+  tensors_ = std::move(tensors);
+  if (!is_torchs_own(optimizer_.get()) && !per_tensor_) try_in_pieces(make);
 }
 
 TorchOptimizer::TorchOptimizer(Untried, std::size_t plane_size, const Factory& make,
@@ -102,6 +106,7 @@ TorchOptimizer::TorchOptimizer(Untried, std::size_t plane_size, const Factory& m
   parameter_.mutable_grad() = torch::zeros({1});
   optimizer_ = make({parameter_});
   check_kind(optimizer_.get(), parameter_);
+  per_tensor_ = dynamic_cast<const PerTensor*>(optimizer_.get()) != nullptr;
   OptimizerOptions& options = optimizer_->param_groups()[0].options();
   if (auto* sgd = dynamic_cast<SGDOptions*>(&options)) dampening_ = sgd->dampening();
   const GroupOptions own = group_options_of(options);
@@ -120,7 +125,7 @@ TorchOptimizer::TorchOptimizer(Untried, std::size_t plane_size, const Factory& m
 // A step on one zero makes torch create the state that its options need, with initial values.
 void TorchOptimizer::find_state() {
   optimizer_->step();
-  if (parameter_.item<float>() != 0)
+  if (!per_tensor_ && parameter_.item<float>() != 0)
     throw ConfigError(fmt::format(
         "the optimizer turns a zero with zero gradient into {}; expected 0: eps must be "
         "above 0",
@@ -158,8 +163,7 @@ void TorchOptimizer::try_in_pieces(const Factory& make) {
     if (!(std::abs(one - other) <= kTolerance * (1 + std::abs(one))))
       throw ConfigError(fmt::format(
           "optimizer {} is not elementwise: a vector in two pieces becomes another than as a "
-          "whole. It may look at the norm of a tensor, as Lamb and Lars do; but workers update "
-          "ranges that are cut within tensors. {}",
+          "whole. It may look at the norm of a tensor, as Lamb and Lars do. {}",
           name_of(*whole.optimizer_), kExpected));
   }
 }
@@ -195,12 +199,31 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
       for (std::size_t i = 0; i < held_.size(); ++i)
         if (held_[i].initial != 0) tensor_over(state_->vector(i).at(at)).fill_(held_[i].initial);
     });
-  for_trained(context.groups.get(), range, gradients,
-              [&](const GroupRule& rule) { update_piece(rule, parameters, gradients, context); });
+  for_trained(context.groups.get(), range, gradients, [&](const GroupRule& rule) {
+    set_options(rule, context);
+    if (per_tensor_) return update_tensors(rule.range, parameters, gradients, context);
+    state_->split(rule.range, [&](Range piece, Range piece_of_state) {
+      const std::int64_t shape[] = {static_cast<std::int64_t>(piece.count)};
+      update_piece(piece, piece_of_state, shape, parameters, gradients, context);
+    });
+  });
 }
 
-void TorchOptimizer::update_piece(const GroupRule& rule, Span parameters, Span gradients,
-                                  const UpdateContext& context) {
+void TorchOptimizer::update_tensors(Range range, Span parameters, Span gradients,
+                                    const UpdateContext& context) {
+  auto tensor = std::ranges::partition_point(
+      tensors_, [&](const TensorPlace& each) { return each.range.end() <= range.offset; });
+  for (; tensor != tensors_.end() && tensor->range.offset < range.end(); ++tensor) {
+    if (tensor->range.count == 0) continue;
+    SKEIN_CHECK(tensor->range.offset >= range.offset && tensor->range.end() <= range.end(),
+                "update of [{}, +{}), which cuts the tensor at [{}, +{})", range.offset,
+                range.count, tensor->range.offset, tensor->range.count);
+    update_piece(tensor->range, state_->place_of(tensor->range), tensor->shape, parameters,
+                 gradients, context);
+  }
+}
+
+void TorchOptimizer::set_options(const GroupRule& rule, const UpdateContext& context) {
   OptimizerOptions& options = optimizer_->param_groups()[0].options();
   options.set_lr(context.learning_rate * rule.lr_scale);
   const GroupOptions own = group_options_of(options);
@@ -209,21 +232,23 @@ void TorchOptimizer::update_piece(const GroupRule& rule, Span parameters, Span g
   // Torch starts SGD's momentum at the first gradient, undamped; here it starts at zero.
   if (auto* sgd = dynamic_cast<SGDOptions*>(&options))
     sgd->dampening(context.step == 1 ? 0 : dampening_);
+}
 
-  state_->split(rule.range, [&](Range piece, Range piece_of_state) {
-    torch::Tensor gradient = tensor_over(gradients.at(piece));
-    if (context.gradient_scale != 1) gradient.mul_(context.gradient_scale);
-    parameter_.set_data(tensor_over(parameters.at(piece)));
-    parameter_.mutable_grad() = gradient;
-    bind_state(piece_of_state, context);
-    optimizer_->step();
-    for (std::size_t i = 0; i < held_.size(); ++i)
-      if (held_[i].tensor->data_ptr() != state_->vector(i).at(piece_of_state).data)
-        throw ConfigError(fmt::format(
-            "optimizer {} replaced a tensor of its state; expected it to be changed in place",
-            name_of(*optimizer_)));
-    gradient.zero_();
-  });
+void TorchOptimizer::update_piece(Range piece, Range piece_of_state, c10::IntArrayRef shape,
+                                  Span parameters, Span gradients, const UpdateContext& context) {
+  torch::Tensor gradient = tensor_over(gradients.at(piece)).view(shape);
+  if (context.gradient_scale != 1) gradient.mul_(context.gradient_scale);
+  parameter_.mutable_grad().reset();  // of another shape
+  parameter_.set_data(tensor_over(parameters.at(piece)).view(shape));
+  parameter_.mutable_grad() = gradient;
+  bind_state(piece_of_state, shape, context);
+  optimizer_->step();
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    if (held_[i].tensor->data_ptr() != state_->vector(i).at(piece_of_state).data)
+      throw ConfigError(fmt::format(
+          "optimizer {} replaced a tensor of its state; expected it to be changed in place",
+          name_of(*optimizer_)));
+  gradient.zero_();
 }
 
 std::string TorchOptimizer::description() const {
@@ -251,12 +276,11 @@ std::string TorchOptimizer::description() const {
   return name_of(*optimizer_);
 }
 
-void TorchOptimizer::bind_state(Range range_of_state, const UpdateContext& context) {
-  for (std::size_t i = 0; i < held_.size(); ++i) {
-    *held_[i].tensor = tensor_over(state_->vector(i).at(range_of_state));
-  }
-  if (auto* elementwise = dynamic_cast<Elementwise*>(optimizer_.get()))
-    elementwise->set_steps(context.step - 1);
+void TorchOptimizer::bind_state(Range range_of_state, c10::IntArrayRef shape,
+                                const UpdateContext& context) {
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    *held_[i].tensor = tensor_over(state_->vector(i).at(range_of_state)).view(shape);
+  if (auto* own = dynamic_cast<HasState*>(optimizer_.get())) own->set_steps(context.step - 1);
   for (auto& entry : optimizer_->state()) set_steps_taken(*entry.second, context.step - 1);
 }
 

@@ -86,6 +86,18 @@ TEST(Distributed, AloneIsPlainTraining) {
   });
 }
 
+TEST(Distributed, KeepsAWorldThatTheProgramDoesNot) {
+  test::as_workers(2, [](World world) {
+    torch::nn::Linear layer(2, 1);
+    Distributed run = distribute(std::move(world), *layer, sgd(0.1));
+    { const World gone(std::move(world)); }
+    EXPECT_EQ(run.world().size(), 2);
+    layer->forward(torch::ones({1, 2})).sum().backward();
+    run.step(1);
+    EXPECT_EQ(run.world().sum({1}).front(), 2);
+  });
+}
+
 // Rank r uses the branch that the others do not; some steps use neither. Compared with one process
 // that sees all rows, with each rank's part as its own forward (batch norm looks at a rank's rows
 // only).

@@ -506,6 +506,114 @@ class Lamb final : public Mine {
   }
 };
 
+// Adam whose step of a tensor is as long as the tensor, times the rate.
+class WholeLamb final : public Mine, public PerTensor {
+ public:
+  using Mine::Mine;
+  std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& parameter) override {
+    State& state = states_[parameter.unsafeGetTensorImpl()];
+    return {{"exp_avg", &state.mean}, {"exp_avg_sq", &state.square}};
+  }
+  void set_steps(std::int64_t steps) override { steps_ = steps; }
+  torch::Tensor step(LossClosure closure = nullptr) override {
+    ++steps_;
+    return Mine::step(std::move(closure));
+  }
+
+ private:
+  struct State {
+    torch::Tensor mean, square;
+  };
+  void change(torch::Tensor& parameter, double rate) override {
+    auto& [mean, square] = states_[parameter.unsafeGetTensorImpl()];
+    if (!mean.defined()) mean = torch::zeros_like(parameter);
+    if (!square.defined()) square = torch::zeros_like(parameter);
+    EXPECT_EQ(mean.sizes(), parameter.sizes());
+    const auto& gradient = parameter.grad();
+    EXPECT_EQ(gradient.sizes(), parameter.sizes());
+    mean.mul_(0.9).add_(gradient, 0.1);
+    square.mul_(0.999).addcmul_(gradient, gradient, 0.001);
+    const double first = 1 - std::pow(0.9, steps_), second = 1 - std::pow(0.999, steps_);
+    const auto direction = (mean / first) / ((square / second).sqrt() + 1e-6);
+    parameter.sub_(direction * (parameter.norm() / (direction.norm() + 1e-6)), rate);
+  }
+  std::map<void*, State> states_;
+  std::int64_t steps_ = 0;
+};
+
+const char* const kTakePerTensor[] = {"allreduce", "abs", "local", "lasgd", "gossip", "acid"};
+
+TEST(PerTensor, HasTheBitsOfAPlainLoopUnderEveryStrategyButDear) {
+  on_workers(1, [](World& world) {
+    for (const char* strategy : kTakePerTensor) {
+      EveryLayer want = fresh_net(), net = fresh_net();
+      WholeLamb optimizer(want->parameters(), MineOptions(0.02));
+      Distributed run = distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)),
+                                   StrategySpec(strategy));
+      for (std::int64_t step = 0; step < 6; ++step) {
+        optimizer.zero_grad();
+        test::loss_at(want, step).backward();
+        optimizer.step();
+        test::loss_at(net, step).backward();
+        run.step(4);
+      }
+      run.flush();
+      expect_same_bits(want, net, 6);
+    }
+  });
+}
+
+// Larger than any piece in which vectors are gone through: of the cache, of a thread, of a look
+// ahead.
+torch::nn::Sequential large_net() {
+  torch::manual_seed(5);
+  return torch::nn::Sequential(torch::nn::Linear(1100, 1000), torch::nn::Tanh(),
+                               torch::nn::Linear(1000, 3));
+}
+
+torch::Tensor large_loss(torch::nn::Sequential& net, std::int64_t step) {
+  const auto x = torch::sin(torch::arange(2 * 1100, torch::kFloat32) * 0.37 + double(step));
+  return net->forward(x.reshape({2, 1100})).square().mean();
+}
+
+TEST(PerTensor, SeesWholeTensorsOfLargeModelsOnSeveralWorkers) {
+  on_workers(2, [](World& world) {
+    auto want = large_net();
+    WholeLamb optimizer(want->parameters(), MineOptions(0.02));
+    for (std::int64_t step = 0; step < 4; ++step) {
+      optimizer.zero_grad();
+      ((large_loss(want, 2 * step) + large_loss(want, 2 * step + 1)) / 2).backward();
+      optimizer.step();
+    }
+    for (const char* strategy : kTakePerTensor) {
+      auto net = large_net();
+      Distributed run = distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)),
+                                   StrategySpec(strategy));
+      for (std::int64_t step = 0; step < 4; ++step) {
+        large_loss(net, 2 * step + world.rank()).backward();
+        run.step(2);
+      }
+      run.flush();
+      const auto mine = flat_parameters(*net);
+      EXPECT_TRUE(mine.isfinite().all().item<bool>()) << strategy;
+      const auto lengths = world.gather({mine.norm().item<double>()});
+      EXPECT_EQ(lengths[0], lengths[1]) << strategy;
+      if (std::string(strategy) == "allreduce") {
+        EXPECT_TRUE(torch::allclose(mine, flat_parameters(*want), 1e-4, 1e-6));
+      }
+    }
+  });
+}
+
+TEST(PerTensor, IsRefusedByDearWhichCutsTensors) {
+  on_workers(2, [](World& world) {
+    EveryLayer net = fresh_net();
+    const auto said = message_of<ConfigError>(
+        [&] { distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)), dear()); });
+    EXPECT_TRUE(contains(said, {"dear", "PerTensor", "allreduce"}));
+  });
+}
+
 TEST(OwnOptimizers, HaveTheBitsOfAPlainLoop) {
   on_workers(1, [&](World& world) {
     EveryLayer want = fresh_net(), net = fresh_net();
@@ -548,7 +656,7 @@ TEST(OwnOptimizers, ThatAreNotElementwiseAreRefused) {
       return message_of<ConfigError>([&] { distribute(world, *net, spec); });
     };
     EXPECT_TRUE(contains(said(torch_optimizer<Lamb>(MineOptions(0.1))),
-                         {"Lamb", "not elementwise", "norm of a tensor"}));
+                         {"Lamb", "not elementwise", "norm of a tensor", "skein::PerTensor"}));
     EXPECT_TRUE(contains(
         said(torch_optimizer<SignSgd>(MineOptions(0.1)).group(group("*.bias").weight_decay(0))),
         {"weight decay", "SignSgd"}));

@@ -96,17 +96,22 @@ TEST(LiveModel, AStallDoesNotWipeOutTheMomentum) {
 }
 
 TEST(LiveModel, AnUpdateChangesBothAlike) {
-  Arena arena({{"a", 40000}}, allocate_on_heap);
-  LiveModel model(arena, 0.5, 2);
-  model.start(at(0ms));
-  model.step(at(0ms), [&](Range range) {
-    for (std::size_t i = range.offset; i < range.end(); ++i)
-      model.x().host()[i] -= static_cast<float>(i % 9);
-  });
-  for (const std::size_t i : {0u, 5u, 16384u, 39999u}) {
-    EXPECT_EQ(model.x().host()[i], -static_cast<float>(i % 9));
-    EXPECT_EQ(arena.plane("x~").host()[i], model.x().host()[i]);
-    EXPECT_EQ(arena.parameters().host()[i], model.x().host()[i]);
+  for (const bool whole : {false, true}) {
+    Arena arena({{"a", 40000}}, allocate_on_heap);
+    LiveModel model(arena, 0.5, 2);
+    model.start(at(0ms));
+    int pieces = 0;
+    model.step(at(0ms), whole, [&](Range range) {
+      ++pieces;
+      for (std::size_t i = range.offset; i < range.end(); ++i)
+        model.x().host()[i] -= static_cast<float>(i % 9);
+    });
+    EXPECT_EQ(pieces == 1, whole);
+    for (const std::size_t i : {0u, 5u, 16384u, 39999u}) {
+      EXPECT_EQ(model.x().host()[i], -static_cast<float>(i % 9));
+      EXPECT_EQ(arena.plane("x~").host()[i], model.x().host()[i]);
+      EXPECT_EQ(arena.parameters().host()[i], model.x().host()[i]);
+    }
   }
 }
 
@@ -128,7 +133,7 @@ TEST(LiveModel, GivesTheSameBitsOnAnyNumberOfThreads) {
     model.average(at(100ms), LiveModel::kBlock, theirs->span(),
                   mine->span().at({0, LiveModel::kBlock}));
     EXPECT_TRUE(model.averaged());
-    model.step(at(700ms), [&](Range range) { scale(model.x().at(range), 0.9F); });
+    model.step(at(700ms), false, [&](Range range) { scale(model.x().at(range), 0.9F); });
     EXPECT_FALSE(model.averaged());
     std::vector<float> all(arena.plane("x~").host().begin(), arena.plane("x~").host().end());
     all.insert(all.end(), p.host().begin(), p.host().end());
