@@ -12,7 +12,7 @@
     const plot = skein.timelinePlot(into, {
       title: 'What each worker does', id: 'plot-timeline', xTitle: 'since the run began',
       about: 'Upper row: computing and waiting. Lower row: communication, which runs beside it.',
-      empty: 'no timeline: it is kept where the run has --page or --timeline',
+      empty: 'reading …',
     });
     let end = 0, width = 0, last = null;  // 0: the newest; some ten steps
 
@@ -56,6 +56,7 @@
     const refresh = async () => {
       const answer = await ask('/api/timeline?end=' + Math.round(end) + '&width=' + Math.round(width));
       if (answer && answer.ranks.length > 0) show(answer);
+      else plot.say('no timeline: it is kept where the run has --page or --timeline');
     };
     return {plot, refresh, follows: () => end === 0, shown: () => last};
   };

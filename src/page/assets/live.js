@@ -71,11 +71,22 @@
     x: timeAxis, y: {format: skein.percent, min: 0, max: 1}, series: [], height: 220}));
   let usage = null;
 
-  const points = (rows, name, x = 'samples') => rows.filter((row) => skein.known(row[column[name]]))
-    .map((row) => ({x: row[column[x]], y: row[column[name]]}));
+  // Where a step is on the axis of samples. Strategies at their own pace know what all have computed only when they meet: steps
+  // with the same number lie evenly between it and the next.
+  const places = () => {
+    const rows = run.steps, out = [];
+    for (let first = 0, next; first < rows.length; first = next) {
+      for (next = first + 1; next < rows.length && rows[next][1] === rows[first][1];) ++next;
+      const width = next < rows.length ? rows[next][1] - rows[first][1] : 0;
+      for (let at = first; at < next; ++at) out.push(rows[first][1] + width * (at - first) / (next - first));
+    }
+    return out;
+  };
+
+  const points = (name, x) => run.steps.map((row, at) => ({x: x[at], y: row[column[name]]})).filter((point) => skein.known(point.y));
 
   // Over some hundredths of the time, since single steps say little.
-  const speeds = () => {
+  const speeds = (x) => {
     const rows = run.steps, out = [];
     if (rows.length < 2) return out;
     const window = Math.max(0.5, 0.03 * (rows[rows.length - 1][2] - rows[0][2]));
@@ -83,7 +94,7 @@
       while (first + 1 < end && rows[end][2] - rows[first + 1][2] >= window) ++first;
       const seconds = rows[end][2] - rows[first][2];
       if (seconds >= window || (end === rows.length - 1 && out.length === 0 && seconds > 0))
-        out.push({x: rows[end][1], y: (rows[end][1] - rows[first][1]) / seconds});
+        out.push({x: x[end], y: (x[end] - x[first]) / seconds});
     }
     return out;
   };
@@ -102,20 +113,20 @@
   };
 
   const draw = () => {
-    const loss = points(run.steps, 'loss');
+    const x = places(), loss = points('loss', x);
     plots.loss.update([
       {name: 'training', points: loss, index: 5, faint: loss.length > 100},
       {name: 'training, smoothed', points: loss.length > 100 ? smooth(loss) : [], index: 0},
       {name: 'evaluation', points: run.evaluations.map((row) => ({x: row[1], y: row[3]})), index: 1},
     ].filter((one) => one.points.length > 0 || one.name === 'training'));
     plots.accuracy.update([{name: 'accuracy', points: run.evaluations.map((row) => ({x: row[1], y: row[4]})), index: 0}]);
-    plots.speed.update([{name: 'samples per second', points: speeds(), index: 0}]);
+    plots.speed.update([{name: 'samples per second', points: speeds(x), index: 0}]);
     plots.exposed.update([
-      {name: 'iteration', points: points(run.steps, 'iteration_ms'), index: 0},
-      {name: 'waiting for communication', points: points(run.steps, 'exposed_comm_ms'), index: 1},
+      {name: 'iteration', points: points('iteration_ms', x), index: 0},
+      {name: 'waiting for communication', points: points('exposed_comm_ms', x), index: 1},
     ]);
-    plots.rate.update([{name: 'learning rate', points: points(run.steps, 'learning_rate'), index: 0}]);
-    consensus([{name: 'consensus distance', points: points(run.steps, 'consensus_distance'), index: 0}]);
+    plots.rate.update([{name: 'learning rate', points: points('learning_rate', x), index: 0}]);
+    consensus([{name: 'consensus distance', points: points('consensus_distance', x), index: 0}]);
   };
 
   const drawUsage = (answer) => {

@@ -50,6 +50,7 @@
       box.style.height = text;
       if (plot.chart) plot.chart.resize();
     };
+    plot.say = (text) => { empty.textContent = text; };  // while it is empty
     plot.setEmpty = (isEmpty) => {
       empty.style.display = isEmpty ? '' : 'none';
       canvas.style.visibility = isEmpty ? 'hidden' : '';
