@@ -145,6 +145,7 @@ bench: setup-torch
 	@mkdir -p $(BUILD) && $(CONFIGURE) >$(BUILD)/configure.log 2>&1 || { tail -n 30 $(BUILD)/configure.log; exit 1; }
 	@cmake --build $(BUILD)
 	@$(MAKE) --no-print-directory TORCH=pip configure && cmake --build build-pip --target skein
+	@build-pip/venv/bin/python -c 'import numpy' 2>/dev/null || build-pip/venv/bin/pip install --quiet numpy  # PyTorch's PowerSGD
 	@python3 bench/all.py $(if $(ONLY),--only $(ONLY))
 
 # Runs are kept in out/papers: what was ended goes on. SKEIN=FILE takes a program that is there and builds nothing.

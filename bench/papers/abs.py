@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ABS-SGD: time to an accuracy on four workers, every method with the micro-batch, rate and momentum that suit it best.
 
-usage: bench/papers/abs.py [build/skein] [--scale small|cifar|full] [--data cifar10:DIR] [--jobs J] [--seeds 2] [--minutes M]
+usage: bench/papers/abs.py [build/skein] [--scale small|cifar|full] [--data cifar10:DIR] [--jobs J] [--seeds 2] [--minutes M] [--only times|looks]
 
 Real gradients in virtual time. A sample takes the same time in a micro-batch of any size; the slow network takes as long for one
 all-reduce as a worker of speed 1 for a micro-batch of the larger size. For each cluster and method every point of one grid is run
@@ -119,9 +119,10 @@ def looks(study):
 
 
 def main():
-    study = Study("abs", __doc__, SIZES)
-    looks(study)
-    times(study)
+    study = Study("abs", __doc__, SIZES, parts=("looks", "times"))
+    for part in (looks, times):
+        if study.options.only in (None, part.__name__):
+            part(study)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ SCALES = {
 
 
 class Study:
-    def __init__(self, name, about, sizes, seeds=2):
-        """`sizes`: {scale: whatever the script needs to know}."""
+    def __init__(self, name, about, sizes, seeds=2, parts=()):
+        """`sizes`: {scale: whatever the script needs to know}; `parts`: which --only may name."""
         parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("skein", nargs="?", default=os.path.join(ROOT, "build/skein"))
         parser.add_argument("--scale", choices=sizes, default="small")
@@ -37,6 +37,8 @@ class Study:
         parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
         parser.add_argument("--seeds", type=int, default=seeds)
         parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many: what is known is printed")
+        if parts:
+            parser.add_argument("--only", choices=parts, help="this table alone")
         parser.add_argument("--out", default=os.path.join(ROOT, "out/papers"))
         parser.add_argument("--page", default=os.path.join(ROOT, "docs/papers.md"), help="whose section of this study is written anew")
         parser.add_argument("--write-only", action="store_true", help="run nothing: the table of what is known")
