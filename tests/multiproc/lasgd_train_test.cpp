@@ -31,7 +31,7 @@ TEST_P(LocalTraining, LearnsAndEndsWithOneModel) {
                   "--model",
                   "mlp",
                   "--lr",
-                  "0.02",
+                  "0.004",
                   "--batch",
                   "8",
                   "--samples",
@@ -45,7 +45,7 @@ TEST_P(LocalTraining, LearnsAndEndsWithOneModel) {
   train_ok(with(job, {"--json", folder / "run.json"}));
   const Json run = json_of(folder / "run.json");
   EXPECT_GE(run["samples"], 6000);
-  EXPECT_GT(run["accuracy"], 0.25);
+  EXPECT_GT(run["accuracy"], 0.25);  // 0.39 to 0.5 with three seeds; a rate of 0.02 is at the edge
   EXPECT_GT(run["figures"]["rounds"], 5);
   EXPECT_GT(run["figures"]["consensus_distance"], 0);
   for (const Json& worker : run["per_worker"]) {

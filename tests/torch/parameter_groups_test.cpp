@@ -18,27 +18,18 @@ namespace {
 using namespace torch::optim;
 using test::contains;
 using test::EveryLayer;
+using test::expect_same_bits;
 using test::flat_parameters;
+using test::fresh_net;
 using test::message_of;
 using test::on_workers;
 using test::same_on_all;
-
-EveryLayer fresh_net() {
-  torch::manual_seed(3);
-  return EveryLayer();
-}
 
 void train(EveryLayer& net, Distributed& run, std::int64_t from, std::int64_t to) {
   for (std::int64_t step = from; step < to; ++step) {
     test::loss_at(net, step).backward();
     run.step(4);
   }
-}
-
-void expect_same_bits(EveryLayer& want, EveryLayer& net, std::int64_t step) {
-  for (const auto& each : want->named_parameters())
-    ASSERT_TRUE(torch::equal(each.value(), net->named_parameters()[each.key()]))
-        << each.key() << " after step " << step;
 }
 
 // The head learns ten times as fast, biases and norms do not decay, words are frozen.
@@ -448,219 +439,6 @@ TEST(Rates, OfATorchSchedulerGoOnInAResumedRun) {
     expect_same_bits(whole, net, 9);
   });
   std::filesystem::remove_all(folder);
-}
-
-// Optimizers of a user's own.
-struct MineOptions : OptimizerCloneableOptions<MineOptions> {
-  explicit MineOptions(double lr) : lr(lr) {}
-  double get_lr() const override { return lr; }
-  void set_lr(const double value) override { lr = value; }
-  double lr;
-};
-
-class Mine : public torch::optim::Optimizer {
- public:
-  Mine(std::vector<torch::Tensor> parameters, const MineOptions& options)
-      : Optimizer(std::move(parameters), std::make_unique<MineOptions>(options)) {}
-  torch::Tensor step(LossClosure = nullptr) override {
-    const torch::NoGradGuard no_grad;
-    for (auto& group : param_groups())
-      for (auto& each : group.params())
-        if (each.grad().defined()) change(each, group.options().get_lr());
-    return {};
-  }
-
- protected:
-  virtual void change(torch::Tensor& parameter, double rate) = 0;
-};
-
-class SignSgd final : public Mine {
-  using Mine::Mine;
-  void change(torch::Tensor& parameter, double rate) override {
-    parameter.sub_(parameter.grad().sign(), rate);
-  }
-};
-
-class Lion final : public Mine, public Elementwise {
- public:
-  using Mine::Mine;
-  std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& parameter) override {
-    return {{"exp_avg", &averages_[parameter.unsafeGetTensorImpl()]}};
-  }
-
- private:
-  void change(torch::Tensor& parameter, double rate) override {
-    torch::Tensor& average = averages_[parameter.unsafeGetTensorImpl()];
-    if (!average.defined()) average = torch::zeros_like(parameter);
-    parameter.sub_((average * 0.9 + parameter.grad() * 0.1).sign_(), rate);
-    average.mul_(0.99).add_(parameter.grad(), 0.01);
-  }
-  std::map<void*, torch::Tensor> averages_;
-};
-
-class Lamb final : public Mine {
-  using Mine::Mine;
-  void change(torch::Tensor& parameter, double rate) override {
-    const auto ratio = parameter.norm() / (parameter.grad().norm() + 1e-6);
-    parameter.sub_(parameter.grad() * ratio, rate);
-  }
-};
-
-// Adam whose step of a tensor is as long as the tensor, times the rate.
-class WholeLamb final : public Mine, public PerTensor {
- public:
-  using Mine::Mine;
-  std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& parameter) override {
-    State& state = states_[parameter.unsafeGetTensorImpl()];
-    return {{"exp_avg", &state.mean}, {"exp_avg_sq", &state.square}};
-  }
-  void set_steps(std::int64_t steps) override { steps_ = steps; }
-  torch::Tensor step(LossClosure closure = nullptr) override {
-    ++steps_;
-    return Mine::step(std::move(closure));
-  }
-
- private:
-  struct State {
-    torch::Tensor mean, square;
-  };
-  void change(torch::Tensor& parameter, double rate) override {
-    auto& [mean, square] = states_[parameter.unsafeGetTensorImpl()];
-    if (!mean.defined()) mean = torch::zeros_like(parameter);
-    if (!square.defined()) square = torch::zeros_like(parameter);
-    EXPECT_EQ(mean.sizes(), parameter.sizes());
-    const auto& gradient = parameter.grad();
-    EXPECT_EQ(gradient.sizes(), parameter.sizes());
-    mean.mul_(0.9).add_(gradient, 0.1);
-    square.mul_(0.999).addcmul_(gradient, gradient, 0.001);
-    const double first = 1 - std::pow(0.9, steps_), second = 1 - std::pow(0.999, steps_);
-    const auto direction = (mean / first) / ((square / second).sqrt() + 1e-6);
-    parameter.sub_(direction * (parameter.norm() / (direction.norm() + 1e-6)), rate);
-  }
-  std::map<void*, State> states_;
-  std::int64_t steps_ = 0;
-};
-
-const char* const kTakePerTensor[] = {"allreduce", "abs", "local", "lasgd", "gossip", "acid"};
-
-TEST(PerTensor, HasTheBitsOfAPlainLoopUnderEveryStrategyButDear) {
-  on_workers(1, [](World& world) {
-    for (const char* strategy : kTakePerTensor) {
-      EveryLayer want = fresh_net(), net = fresh_net();
-      WholeLamb optimizer(want->parameters(), MineOptions(0.02));
-      Distributed run = distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)),
-                                   StrategySpec(strategy));
-      for (std::int64_t step = 0; step < 6; ++step) {
-        optimizer.zero_grad();
-        test::loss_at(want, step).backward();
-        optimizer.step();
-        test::loss_at(net, step).backward();
-        run.step(4);
-      }
-      run.flush();
-      expect_same_bits(want, net, 6);
-    }
-  });
-}
-
-// Larger than any piece in which vectors are gone through: of the cache, of a thread, of a look
-// ahead.
-torch::nn::Sequential large_net() {
-  torch::manual_seed(5);
-  return torch::nn::Sequential(torch::nn::Linear(1100, 1000), torch::nn::Tanh(),
-                               torch::nn::Linear(1000, 3));
-}
-
-torch::Tensor large_loss(torch::nn::Sequential& net, std::int64_t step) {
-  const auto x = torch::sin(torch::arange(2 * 1100, torch::kFloat32) * 0.37 + double(step));
-  return net->forward(x.reshape({2, 1100})).square().mean();
-}
-
-TEST(PerTensor, SeesWholeTensorsOfLargeModelsOnSeveralWorkers) {
-  on_workers(2, [](World& world) {
-    auto want = large_net();
-    WholeLamb optimizer(want->parameters(), MineOptions(0.02));
-    for (std::int64_t step = 0; step < 4; ++step) {
-      optimizer.zero_grad();
-      ((large_loss(want, 2 * step) + large_loss(want, 2 * step + 1)) / 2).backward();
-      optimizer.step();
-    }
-    for (const char* strategy : kTakePerTensor) {
-      auto net = large_net();
-      Distributed run = distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)),
-                                   StrategySpec(strategy));
-      for (std::int64_t step = 0; step < 4; ++step) {
-        large_loss(net, 2 * step + world.rank()).backward();
-        run.step(2);
-      }
-      run.flush();
-      const auto mine = flat_parameters(*net);
-      EXPECT_TRUE(mine.isfinite().all().item<bool>()) << strategy;
-      const auto lengths = world.gather({mine.norm().item<double>()});
-      EXPECT_EQ(lengths[0], lengths[1]) << strategy;
-      if (std::string(strategy) == "allreduce") {
-        EXPECT_TRUE(torch::allclose(mine, flat_parameters(*want), 1e-4, 1e-6));
-      }
-    }
-  });
-}
-
-TEST(PerTensor, IsRefusedByDearWhichCutsTensors) {
-  on_workers(2, [](World& world) {
-    EveryLayer net = fresh_net();
-    const auto said = message_of<ConfigError>(
-        [&] { distribute(world, *net, torch_optimizer<WholeLamb>(MineOptions(0.02)), dear()); });
-    EXPECT_TRUE(contains(said, {"dear", "PerTensor", "allreduce"}));
-  });
-}
-
-TEST(OwnOptimizers, HaveTheBitsOfAPlainLoop) {
-  on_workers(1, [&](World& world) {
-    EveryLayer want = fresh_net(), net = fresh_net();
-    Lion optimizer(want->parameters(), MineOptions(0.01));
-    Distributed run = distribute(world, *net, torch_optimizer<Lion>(MineOptions(0.01)));
-    for (std::int64_t step = 0; step < 8; ++step) {
-      optimizer.zero_grad();
-      test::loss_at(want, step).backward();
-      optimizer.step();
-      test::loss_at(net, step).backward();
-      run.step(4);
-      expect_same_bits(want, net, step);
-    }
-    EXPECT_EQ(run.impl().optimizer().state().count("exp_avg"), 1U);
-  });
-}
-
-TEST(OwnOptimizers, HaveTheSameBitsInShards) {
-  on_workers(3, [](World& world) {
-    const auto trained = [&](const OptimizerSpec& optimizer, const char* strategy) {
-      EveryLayer net = fresh_net();
-      Distributed run = distribute(world, *net, optimizer, StrategySpec(strategy));
-      for (std::int64_t step = 0; step < 6; ++step) {
-        test::loss_at(net, 3 * step + world.rank()).backward();
-        run.step(4);
-      }
-      run.flush();
-      return flat_parameters(*net);
-    };
-    for (const auto& optimizer :
-         {torch_optimizer<Lion>(MineOptions(0.01)), torch_optimizer<SignSgd>(MineOptions(0.01))})
-      EXPECT_TRUE(torch::equal(trained(optimizer, "allreduce"), trained(optimizer, "dear")));
-  });
-}
-
-TEST(OwnOptimizers, ThatAreNotElementwiseAreRefused) {
-  on_workers(1, [&](World& world) {
-    EveryLayer net = fresh_net();
-    const auto said = [&](const OptimizerSpec& spec) {
-      return message_of<ConfigError>([&] { distribute(world, *net, spec); });
-    };
-    EXPECT_TRUE(contains(said(torch_optimizer<Lamb>(MineOptions(0.1))),
-                         {"Lamb", "not elementwise", "norm of a tensor", "skein::PerTensor"}));
-    EXPECT_TRUE(contains(
-        said(torch_optimizer<SignSgd>(MineOptions(0.1)).group(group("*.bias").weight_decay(0))),
-        {"weight decay", "SignSgd"}));
-  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "on_workers.h"
 #include "skein/torch.h"
+#include "strategy/registry.h"
 #include "torch/distributed_impl.h"
 
 namespace skein::test {
@@ -67,17 +68,34 @@ inline std::vector<std::pair<const char*, Start>> optimizers() {
        })}};
 }
 
+// Strategies that promise a resumed run the bits of one that was not stopped, on several workers.
+inline std::vector<std::pair<const char*, StrategySpec>> exact_strategies() {
+  return {{"allreduce", allreduce()},
+          {"dear", dear().set("fusion", "64")},
+          {"dear in bf16", dear().set("fusion", "64").set("wire", "bf16")},
+          {"local", local().set("period", "3")}};
+}
+
+inline std::vector<std::pair<const char*, StrategySpec>> all_strategies() {
+  static const std::vector<std::string> names = strategy_names();
+  std::vector<std::pair<const char*, StrategySpec>> all;
+  for (const std::string& name : names) all.emplace_back(name.c_str(), StrategySpec(name));
+  return all;
+}
+
 // A worker's model and run.
 class ResumingJob {
  public:
   // `seed`: another one for a program that is started again and must not know its first numbers.
   ResumingJob(World& world, const Start& start, const StrategySpec& strategy,
-              std::uint64_t seed = 1, std::int64_t width = 8)
-      : net_(seeded(world, seed, width)), run_(start(world, *net_, strategy)) {}
+              std::uint64_t seed = 1, std::int64_t width = 8, torch::Device device = torch::kCPU)
+      : device_(device),
+        net_(seeded(world, seed, width, device)),
+        run_(start(world, *net_, strategy)) {}
 
   void steps(int count) {
     for (int i = 0; i < count; ++i) {
-      const auto x = torch::randn({kRows, kColumns});
+      const auto x = torch::randn({kRows, kColumns}, device_);
       torch::nn::functional::mse_loss(net_(x), x.sum(1, true)).backward();
       run_.step(kRows);
     }
@@ -109,15 +127,20 @@ class ResumingJob {
           if (begin >= end) continue;
           const Span part = vector.at(state.place_of({begin, end - begin}));
           all.push_back(
-              torch::from_blob(part.data, {static_cast<std::int64_t>(part.count)}).clone());
+              torch::from_blob(part.data, {static_cast<std::int64_t>(part.count)}, device_)
+                  .clone());
         }
   }
 
-  static DropNet seeded(World& world, std::uint64_t seed, std::int64_t width) {
+  static DropNet seeded(World& world, std::uint64_t seed, std::int64_t width,
+                        torch::Device device) {
     torch::manual_seed(100 * seed + static_cast<std::uint64_t>(world.rank()));
-    return DropNet(width);
+    DropNet net(width);
+    net->to(device);
+    return net;
   }
 
+  torch::Device device_;
   DropNet net_;
   Distributed run_;
 };
@@ -127,6 +150,28 @@ inline bool equal(const std::vector<torch::Tensor>& one, const std::vector<torch
   for (std::size_t i = 0; i < one.size(); ++i)
     if (!torch::equal(one[i], two[i])) return false;
   return true;
+}
+
+// A run that is saved after four steps and goes on, and one that goes on from the checkpoint.
+inline void expect_resumed_bits(World& world, const Start& start, const StrategySpec& strategy,
+                                const std::string& folder, torch::Device device = torch::kCPU) {
+  ResumingJob whole(world, start, strategy, /*seed=*/1, /*width=*/8, device);
+  EXPECT_FALSE(whole.run().resume(folder));
+  whole.steps(4);
+  whole.run().save_checkpoint(folder, {{"epoch", "7"}});
+  whole.steps(4);
+  whole.run().wait_for_checkpoint();
+  const auto expected = whole.state();
+
+  ResumingJob again(world, start, strategy, /*seed=*/2, /*width=*/8, device);
+  const Resumed resumed = again.run().resume(folder);
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed.number("epoch"), 7);
+  EXPECT_EQ(resumed.number("batch", 3), 3);
+  EXPECT_EQ(resumed.workers, world.size());
+  EXPECT_EQ(again.run().samples(), 4 * kRows * world.size());
+  again.steps(4);
+  EXPECT_TRUE(equal(expected, again.state()));
 }
 
 // A folder that goes with the test.

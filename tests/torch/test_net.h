@@ -41,6 +41,18 @@ inline torch::Tensor loss_at(EveryLayer& net, std::int64_t step) {
   return torch::nn::functional::cross_entropy(net(image.reshape({4, 1, 8, 8}), text), target);
 }
 
+// The same at every call.
+inline EveryLayer fresh_net() {
+  torch::manual_seed(3);
+  return EveryLayer();
+}
+
+inline void expect_same_bits(EveryLayer& want, EveryLayer& net, std::int64_t step) {
+  for (const auto& each : want->named_parameters())
+    ASSERT_TRUE(torch::equal(each.value(), net->named_parameters()[each.key()]))
+        << each.key() << " after step " << step;
+}
+
 // Encodes and decodes with one matrix, registered under two names.
 struct TiedImpl : torch::nn::Module {
   TiedImpl()
