@@ -56,6 +56,17 @@ void read_metrics(const std::filesystem::path& path, Run& run) {
   }
 }
 
+// Those that go without global communication know it when they come together, at the end at least.
+void read_last_distance(const Json& result, Run& run) {
+  const auto figures = result.find("figures");
+  if (figures == result.end() || !figures->is_object()) return;
+  const auto distance = figures->find("consensus_distance");
+  if (distance == figures->end() || !distance->is_number()) return;
+  const double value = distance->get<double>();
+  if (run.consensus.empty() || run.consensus.back().value != value)
+    run.consensus.push_back({result.value("seconds", 0.0), value});
+}
+
 // Of `simulate`.
 void read_curves(const Json& result, Run& run) {
   if (const auto curve = result.find("curve"); curve != result.end())
@@ -79,8 +90,10 @@ void read_results(Run& run, double summed_speed) {
     for (const Json& worker : result["per_worker"])
       run.busy.push_back(worker.value("busy_fraction", -1.0));
   read_curves(result, run);
-  if (std::filesystem::exists(folder / "metrics.jsonl"))
+  if (std::filesystem::exists(folder / "metrics.jsonl")) {
     read_metrics(folder / "metrics.jsonl", run);
+    read_last_distance(result, run);
+  }
   run.curve = thinned(std::move(run.curve));
   run.consensus = thinned(std::move(run.consensus));
 }

@@ -1,6 +1,7 @@
 #include "strategy/assembly.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/packed.h"
 #include "strategy/self_running.h"
@@ -26,7 +27,8 @@ struct Assembly::Message {
   std::int64_t together_samples;  // that all had computed when they last came
   std::int64_t counted;           // of the sender's samples, those that its receiver is to add
   std::int64_t total;             // of all
-  std::uint8_t asks, stop;        // for an answer; the run is to end
+  std::uint64_t here_figure, together_figure;  // the bits of a double
+  std::uint8_t asks, stop;                     // for an answer; the run is to end
   std::uint8_t here_news, together_news;
   std::uint8_t here_whole, together_whole;
   std::uint8_t unused[2];
@@ -146,6 +148,8 @@ Assembly::Message Assembly::message_to(const Line& line) const {
           .together_samples = together_.gathering.samples,
           .counted = line.rank < worker_.rank() ? tally_.own - line.before : 0,
           .total = tally_.total,
+          .here_figure = std::bit_cast<std::uint64_t>(here_.gathering.figure),
+          .together_figure = std::bit_cast<std::uint64_t>(together_.gathering.figure),
           .asks = line.asks,
           .stop = tally_.stop,
           .here_news = here_.gathering.news,
@@ -171,11 +175,13 @@ void Assembly::heard(Line& line) {
   line.last = worker_.loop().now();
   line.asked.reset();
   line.silent = false;
-  line.here = {message.here, {message.here_news != 0, message.here_whole != 0, 0}};
+  line.here = {message.here,
+               {message.here_news != 0, message.here_whole != 0, 0,
+                std::bit_cast<double>(message.here_figure)}};
   if (message.together > together_.number)
-    together_ = {
-        message.together,
-        {message.together_news != 0, message.together_whole != 0, message.together_samples}};
+    together_ = {message.together,
+                 {message.together_news != 0, message.together_whole != 0, message.together_samples,
+                  std::bit_cast<double>(message.together_figure)}};
   tally_.hear(message.total, message.stop != 0);
   if (message.counted > line.counted)
     counted_ += message.counted - std::exchange(line.counted, message.counted);
@@ -274,11 +280,15 @@ Task<> Assembly::keep() {
   together_ = here_;
   together_.gathering.samples = tally_.known();
   together_.gathering.whole = survivors_.lost().empty();
+  int came = 1;
   for (const auto& [rank, line] : lines_) {
     if (!survivors_.lives(rank) || line->here.number != here_.number) continue;
+    ++came;
     together_.gathering.news |= line->here.gathering.news;
     together_.gathering.whole &= line->here.gathering.whole;
+    together_.gathering.figure += line->here.gathering.figure;
   }
+  together_.gathering.figure /= came;
   say_to_all(false);
 }
 
@@ -309,9 +319,9 @@ Task<> Assembly::finish_speaking() {
     co_await changed_.wait(latest);
 }
 
-Task<Assembly::Gathering> Assembly::come(bool news) {
+Task<Assembly::Gathering> Assembly::come(bool news, double figure) {
   start();
-  here_ = {here_.number + 1, {news, survivors_.lost().empty(), 0}};
+  here_ = {here_.number + 1, {news, survivors_.lost().empty(), 0, figure}};
   silent_keepers_ = 0;
   told_all_ = false;
   while (together_.number < here_.number) {
@@ -321,7 +331,8 @@ Task<Assembly::Gathering> Assembly::come(bool news) {
       co_await keep();
     else
       co_await wait_for(*lines_.at(keeper()));
-    if (silent_keepers_ == kMostSilentKeepers) co_return Gathering{true, false, tally_.known()};
+    if (silent_keepers_ == kMostSilentKeepers)
+      co_return Gathering{true, false, tally_.known(), figure};
   }
   co_await finish_speaking();
   co_return together_.gathering;

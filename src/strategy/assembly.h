@@ -42,6 +42,7 @@ class Assembly {
     bool news = false;         // one of them brings something that the others do not have
     bool whole = false;        // none of them knows of a worker that is lost
     std::int64_t samples = 0;  // that all have computed
+    double figure = 0;         // the mean of what each of them brought
   };
 
   // `survivors` says who lives. All outlive this; `channel` is used by nothing else.
@@ -56,7 +57,7 @@ class Assembly {
 
   // This worker has come, once more; `news` says whether it brings anything that the others do not
   // have. Ends when all who live have come as often. One that hears from nobody ends alone.
-  Task<Gathering> come(bool news);
+  Task<Gathering> come(bool news, double figure = 0);
 
   // That rank is lost.
   void lose(int rank);

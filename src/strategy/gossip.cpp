@@ -282,7 +282,8 @@ Task<> Gossip::flush() {
   if (!all.news) co_return;
   ring_ = ring_ && all.whole;
   peers_->exchanges.detach_all();
-  co_await mean(worker_.arena().parameters());
+  const double distance = co_await mean(worker_.arena().parameters(), true);
+  if (has_models()) consensus_ = distance;
   for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
   flushed_ = true;
 }
@@ -290,18 +291,29 @@ Task<> Gossip::flush() {
 // With all that live, after a gathering. Where nobody is lost that is a sum over a ring, in which
 // nobody moves more than two models. It may end well on some and not on others when one dies, and
 // some may see that by the deadline alone: so all come together once more and say how it went.
-Task<> Gossip::mean(Span values) {
+//
+// Returns, where that is to be measured, the mean squared distance of all from it. The live model
+// is not in use, and holds what this worker brought.
+Task<double> Gossip::mean(Span values, bool measure) {
   const auto size = static_cast<std::size_t>(worker_.size());
   all_there_ = false;
   if (ring_ && worker_.size() <= kLongestRing && values.count / size >= kLeastPart) {
-    const bool whole = co_await mean_of_all(values);
-    if (whole) co_return;
+    const std::optional<double> distance = co_await mean_of_all(values);
+    if (distance) co_return *distance;
   }
+  const Span own = peers_->model.x();
+  if (measure) copy(own, values);
   co_await peers_->survivors.mean(values, worker_.deadline());
+  if (!measure) co_return 0;
+  const double distance = co_await worker_.value_of(squared_distance(own, values));
+  const Assembly::Gathering all = co_await peers_->assembly.come(false, distance);
+  rethrow();
+  co_return all.figure;
 }
 
-// The live model is not in use, and holds the sum until all know that it is whole.
-Task<bool> Gossip::mean_of_all(Span values) {
+// The same over a ring; nothing, and the values as they were, where it did not go well. The live
+// model holds the sum until all know that it is whole.
+Task<std::optional<double>> Gossip::mean_of_all(Span values) {
   const Span sum = peers_->model.x();
   copy(sum, values);
   bool whole = true;
@@ -314,14 +326,19 @@ Task<bool> Gossip::mean_of_all(Span values) {
   } catch (const IoError&) {
     whole = false;
   }
-  const Assembly::Gathering all = co_await peers_->assembly.come(!whole);
+  scale(sum, static_cast<float>(1 / static_cast<double>(worker_.size())));
+  const double distance = co_await worker_.value_of(squared_distance(values, sum));
+  const Assembly::Gathering all = co_await peers_->assembly.come(!whole, distance);
   rethrow();
   ring_ = !all.news;
-  if (!ring_) co_return false;
+  if (!ring_) co_return std::nullopt;
   copy(values, sum);
-  scale(values, static_cast<float>(1 / static_cast<double>(worker_.size())));
   all_there_ = true;
-  co_return true;
+  co_return all.figure;
+}
+
+bool Gossip::has_models() const {
+  return worker_.arena().parameters().device.kind != Device::absent;
 }
 
 // Each worker's own is as good as any other's: the mean is what all can go on from.
@@ -330,7 +347,7 @@ Task<> Gossip::whole_state(OptimizerState& state) {
   if (!peers_) co_return;
   for (const auto& [name, plane] : state) {
     if (flushed_)
-      co_await mean(plane->span());
+      co_await mean(plane->span(), false);
     else
       co_await peers_->survivors.mean(plane->span(), worker_.deadline());
   }
@@ -395,6 +412,7 @@ nlohmann::json Gossip::figures() const {
       {"chi2", gossip_->constants.chi2},
       {"eta", gossip_->constants.eta},
       {"alpha_tilde", gossip_->constants.alpha_tilde},
+      {"consensus_distance", consensus_ ? nlohmann::json(*consensus_) : nlohmann::json()},
       {"dead", dead},
       {"connected", dead.empty() || gossip_->connected_without(lost)}};
 }
@@ -402,8 +420,10 @@ nlohmann::json Gossip::figures() const {
 nlohmann::json Gossip::step_figures() const {
   if (!peers_) return nlohmann::json::object();
   const Exchanges::Counts& done = peers_->exchanges.counts();
-  return {{"averagings", done.initiated + done.accepted},
-          {"lag", std::max<std::int64_t>(0, lag())}};
+  nlohmann::json figures{{"averagings", done.initiated + done.accepted},
+                         {"lag", std::max<std::int64_t>(0, lag())}};
+  if (consensus_) figures["consensus_distance"] = *consensus_;
+  return figures;
 }
 
 std::string Gossip::summary() const {
@@ -413,6 +433,7 @@ std::string Gossip::summary() const {
       fmt::format("{:.2f} averagings per gradient of rank {}, {:.1f} ms each; graph {}",
                   all["averagings_per_gradient"].get<double>(), worker_.rank(),
                   all["exchange_p50_ms"].get<double>(), gossip_->topology.name());
+  if (consensus_) text += fmt::format("; mean squared distance of the models {:.3g}", *consensus_);
   const std::vector<int> dead = all["dead"];
   if (!dead.empty()) text += fmt::format("; lost rank {}", fmt::join(dead, ", "));
   if (!all["connected"].get<bool>())

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fabric/survivors.h"
@@ -80,8 +81,9 @@ class Gossip final : public Strategy,
   void take_down_samples(std::int64_t known);
   void rethrow() const;
   Task<> catch_up();
-  Task<> mean(Span values);
-  Task<bool> mean_of_all(Span values);
+  Task<double> mean(Span values, bool measure);
+  Task<std::optional<double>> mean_of_all(Span values);
+  bool has_models() const;
   std::int64_t lag() const;
   std::vector<int> missing() const;
 
@@ -97,6 +99,7 @@ class Gossip final : public Strategy,
   bool all_there_ = false;  // nobody was missing from the last mean
   std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
   std::int64_t most_lag_ = 0;
+  std::optional<double> consensus_;  // mean squared distance from the mean, at the last flush
 };
 
 }  // namespace skein

@@ -32,8 +32,9 @@ float gradient_of(int rank) { return static_cast<float>(1 + rank); }
 
 struct Rank {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options,
-       std::unique_ptr<Optimizer> chosen = nullptr, Trace* watched = nullptr)
-      : arena({{"a", kElements}}, [&](std::size_t count) { return fabric.allocate(count); }),
+       std::unique_ptr<Optimizer> chosen = nullptr, Trace* watched = nullptr,
+       std::size_t elements = kElements)
+      : arena({{"a", elements}}, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(chosen ? std::move(chosen)
                          : std::make_unique<Sgd>(arena.size(), SgdOptions{}, allocator(fabric))),
         worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}),
@@ -109,6 +110,32 @@ Task<> keep_the_mean(Fabric& fabric, std::string strategy, int more_than) {
 
 TEST_P(GossipOf, TheMeanMovesByGradientsAlone) {
   run_all_but(-1, [&](Fabric& fabric) { return keep_the_mean(fabric, strategy(), 10); });
+}
+
+// Where nobody averages, each model is known: so is how far they are from their mean when all come
+// together. A small model is averaged through one rank, a large one on a ring.
+TEST_P(GossipOf, TellsHowFarApartTheModelsWere) {
+  for (const std::size_t elements : {std::size_t{128}, kElements})
+    run_all_but(-1, [&, elements](Fabric& fabric) -> Task<> {
+      Rank rank(fabric, strategy(), {{"rate", "0.001"}, {"schedule", "fixed"}}, nullptr, nullptr,
+                elements);
+      for (int step = 0; step < 5; ++step) co_await rank.step();
+      require(!rank.strategy->step_figures().contains("consensus_distance"), "nobody knows yet");
+      co_await rank.strategy->flush();
+      double mean = 0, squares = 0;
+      for (int r = 0; r < fabric.size(); ++r) {
+        const double x = start_of(r) - 5 * kRate * static_cast<double>(gradient_of(r));
+        mean += x / fabric.size();
+        squares += x * x / fabric.size();
+      }
+      const double expected = static_cast<double>(elements) * (squares - mean * mean);
+      const nlohmann::json figures = rank.strategy->figures();
+      require(figures["initiated"] == 0 && figures["accepted"] == 0, figures.dump());
+      const double told = figures["consensus_distance"];
+      require(std::abs(told - expected) < 1e-3 * expected,
+              std::to_string(told) + " for " + std::to_string(expected));
+      require(rank.strategy->step_figures()["consensus_distance"] == told, "of a step");
+    });
 }
 
 // Answers take longer than a worker waits for them before it asks another: those that come when it

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::int64_t kBatch = 4;
-constexpr int kSteps = 12;
+constexpr int kSteps = 40;  // enough for every worker of a gossip to find a partner
 constexpr double kRate = 0.01;
 constexpr Channel kCheck = 7;
 

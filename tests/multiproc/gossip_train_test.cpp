@@ -40,7 +40,7 @@ class GossipTraining : public ::testing::TestWithParam<std::string> {
 TEST_P(GossipTraining, LearnsWithoutGlobalCommunicationAndEndsWithOneModel) {
   // The rate falls to nothing: where the last gradients happen to lead says little otherwise.
   train_ok(with(job("4000"), {"--topology", "complete", "--rate", "1", "--eval-every", "1500",
-                              "--schedule", "cosine"}));
+                              "--checkpoint-every", "2000", "--schedule", "cosine"}));
   const Json run = json_of(folder / "run.json");
   EXPECT_GE(run["samples"], 4000);
   EXPECT_LT(run["samples"], 4200);
@@ -50,7 +50,12 @@ TEST_P(GossipTraining, LearnsWithoutGlobalCommunicationAndEndsWithOneModel) {
     computed += worker["samples"].get<std::int64_t>();
     EXPECT_GT(worker["figures"]["averagings_per_gradient"], 0.3) << worker;
     EXPECT_TRUE(worker["figures"]["dead"].empty());
+    EXPECT_GT(worker["figures"]["consensus_distance"], 0);
+    EXPECT_EQ(worker["figures"]["consensus_distance"],
+              run["per_worker"][0]["figures"]["consensus_distance"]);
   }
+  EXPECT_NE(contents(folder / "out/metrics.jsonl").find("\"consensus_distance\""),
+            std::string::npos);
   EXPECT_LE(run["samples"], computed);
   EXPECT_GE(count(contents(folder / "out/metrics.jsonl"), "\"kind\":\"evaluation\""), 3);
   train_ok(with(job("4000"), {"--topology", "complete", "--resume", folder / "out"}));

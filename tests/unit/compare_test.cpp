@@ -129,6 +129,29 @@ TEST(CompareFigures, AreReadFromWhatARunSays) {
   EXPECT_EQ(figures_over({figures}, false).count("seconds_to_target"), 0u);
 }
 
+// `gossip` and `acid` know how far models are apart when all come together: at checkpoints, of
+// which there may be none, and at the end.
+TEST(CompareRun, HasTheDistanceThatIsKnownAtTheEndAlone) {
+  for (const bool checkpoint : {false, true}) {
+    const testing::Folder folder;
+    std::ofstream(folder / "result.json")
+        << R"({"seconds": 9, "figures": {"consensus_distance": 0.25}})";
+    std::ofstream(folder / "metrics.jsonl")
+        << R"({"kind": "step", "seconds": 1})"
+        << "\n"
+        << (checkpoint ? R"({"kind": "step", "seconds": 5, "consensus_distance": 0.5})" : "{}")
+        << "\n";
+    compare::Run run;
+    run.folder = folder / "";
+    read_results(run, 1);
+    ASSERT_TRUE(run.ok()) << run.error;
+    ASSERT_EQ(run.consensus.size(), checkpoint ? 2u : 1u);
+    EXPECT_EQ(run.consensus.back().seconds, 9);
+    EXPECT_EQ(run.consensus.back().value, 0.25);
+    EXPECT_EQ(run.consensus.front().value, checkpoint ? 0.5 : 0.25);
+  }
+}
+
 TEST(CompareSearch, TriesEveryCombinationOfTheEntrysOwnRate) {
   const auto axes = parse_axes({"lr=0.5x,2x,momentum=0,0.9"});
   const auto tried = trial_options(axes, 0.1);

@@ -134,7 +134,7 @@ TEST_F(LibraryOnGpu, LossScalingSavesSmallGradientsOfHalfPrecision) {
     on_workers(2, [strategy](World& world) {
       const auto trained = [&](bool scaled) {
         auto net = half_net();
-        LossScaler scaler({.initial = 16777216.0 * 65536, .most = 16777216.0 * 65536});
+        LossScaler scaler({.initial = std::exp2(50), .most = std::exp2(50)});
         const torch::Tensor before = small_loss(net, world, 999).detach();
         {
           Distributed run = distribute(world, *net, sgd(3e5), StrategySpec(strategy));
