@@ -54,7 +54,7 @@ SECTIONS = [
     Section("one-worker", "One worker beside a bare LibTorch loop", "What Skein costs where it has nothing to do.", "build/bench/bench_one_worker", minutes=4),
     Section("dear", "dear beside its bound", "Two workers on an emulated link of 1 Gb/s.", "bench/dear.py build/skein", minutes=3),
     Section("unequal-speed", "Unequal machines: samples per second over the summed speed", "Four workers of speeds 1, 1, 2 and 4, emulated.", "bench/unequal_speed.py build/skein", minutes=5),
-    Section("abs-accuracy", "abs beside SGD without delay at equal samples", "A virtual cluster with real gradients, so that every run of this gives the same figures.",
+    Section("abs-accuracy", "abs beside SGD without delay at equal samples", "A virtual cluster with real gradients, so that every run of this gives the same figures on one kind of processor.",
             "bench/abs_accuracy.py build/skein", minutes=4),
     Section("advise", "skein advise beside real runs", "Twelve emulated clusters: what was recommended, and how near it came to the best that was measured.", "bench/advise.py build/skein", minutes=12),
     Section("predict", "skein simulate beside real runs", "", "bench/predict.py build/skein", minutes=5),

@@ -19,6 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ON_HOSTS = os.path.join(HERE, "../tests/hosts/on_hosts.sh")
+LONGEST_S = 240  # a run of any of them
 SIZES = {"25MB": (25_000_000, 20), "4KB": (4096, 300)}  # bytes, rounds
 GAIN, NO_LOSS = 1.3, 1.0  # dear over DDP: where its bound allows so much, and everywhere
 LINK_SHARE = 0.95  # of 1 Gb/s, 25 MB over tcp with TLS
@@ -75,11 +76,15 @@ class Bench:
         self.commands[name] = f"{os.path.relpath(ON_HOSTS)} {hosts} 1 {rate} -- {' '.join(command)}"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with tempfile.NamedTemporaryFile("r") as sent:
-            done = subprocess.run([ON_HOSTS, hosts, "1", rate, "--", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "BYTES": sent.name})
+            # Some of the others wait half an hour for a peer that is gone.
+            done = subprocess.run(["timeout", "--kill-after=10", str(LONGEST_S), ON_HOSTS, hosts, "1", rate, "--", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, "BYTES": sent.name})
             total = sum(int(line) for line in sent)
+        if done.returncode == 124:
+            raise RuntimeError(f"did not end within {LONGEST_S} s")
         if done.returncode != 0:
-            raise RuntimeError(f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
+            said = [line.strip() for line in done.stderr.splitlines() if line.strip() and "on_hosts.sh: line" not in line]
+            raise RuntimeError(f"exit code {done.returncode}" + (f": {said[-1]}" if said else ""))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, total
 

@@ -21,7 +21,7 @@ SIZES = {
     "small": dict(target=0.9, samples=24000, batches=(2, 4, 8), step_ms=40, looks=16, parameters=6106, look_batch=8, look_samples=16000,
                   grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)],
                   look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.02)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
-    "cifar": dict(target=0.55, samples=200000, batches=(16, 32), step_ms=40, looks=16, parameters=23274, look_batch=16, look_samples=60000,
+    "cifar": dict(target=0.5, samples=120000, batches=(16, 32), step_ms=40, looks=16, parameters=23274, look_batch=16, look_samples=60000,
                   grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)],
                   look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.03)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
     "full": dict(target=0.8, samples=400000, batches=(16, 32), step_ms=40, looks=24, parameters=11173962, look_batch=16, look_samples=400000,

@@ -14,7 +14,7 @@ from study import Study, median, seconds_text, table, time_to
 
 SIZES = {
     "small": dict(target=0.9, samples=20000, batch=4, step_ms=20, looks=16, parameters=6106, workers=(8, 16), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)]),
-    "cifar": dict(target=0.55, samples=250000, batch=16, step_ms=40, looks=12, parameters=23274, workers=(8, 16), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)]),
+    "cifar": dict(target=0.5, samples=100000, batch=16, step_ms=40, looks=12, parameters=23274, workers=(8,), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)]),
     "full": dict(target=0.8, samples=500000, batch=32, step_ms=40, looks=20, parameters=11173962, workers=(8, 16), grid=[(0.9, 0.02), (0.9, 0.05), (0, 0.2)]),
 }
 CLUSTERS = [(pace, network) for network in ("fast", "slow") for pace in ("equal", "unequal")]
