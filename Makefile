@@ -1,6 +1,6 @@
 # Skein's few commands. Each does everything it needs: packages, configuration, build.
 #
-#   make demo    every strategy on three emulated bad clusters: tables, advice and a report, in about four minutes
+#   make demo    every strategy on three emulated bad clusters: tables, advice and a report, in three to four minutes
 #   make install PREFIX=DIR  the program and the library, without tests and benchmarks; /usr/local unless given
 #   make test    every test; make test-torch: those that touch LibTorch
 #   make test-gpu  those that need a GPU, with what the machine has: nothing is installed (tests/gpu/run.sh)
