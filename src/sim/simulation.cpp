@@ -200,10 +200,12 @@ void Simulation::observe() {
   report_.observations.push_back(seen);
 }
 
-// What is seen at the very end is the last word on it.
+// What is seen at the very end is the last word on it. It does not take the place of what reached
+// the target, which is of the models before their last merge and may be a little better.
 void Simulation::observe_end() {
   auto& seen = report_.observations;
-  if (!seen.empty() && seen.back().time == cluster_.engine().now() - Time()) seen.pop_back();
+  const Duration now = cluster_.engine().now() - Time();
+  if (!seen.empty() && seen.back().time == now && report_.target != now) seen.pop_back();
   observe();
 }
 

@@ -140,6 +140,11 @@ TEST(TheEnd, IsTheTargetWhereItComesFirst) {
   EXPECT_EQ(*report.target, report.time);
   EXPECT_EQ(report.observations.back().samples, kBatch * 4 * 7);
   EXPECT_LE(report.observations.back().quality->loss, scenario.target_loss);
+  // The one that reached it, and the one at the end, when no worker has anything under way.
+  ASSERT_GE(report.observations.size(), 2u);
+  const Observation& reached = report.observations[report.observations.size() - 2];
+  EXPECT_EQ(reached.time, *report.target);
+  EXPECT_LE(reached.quality->loss, scenario.target_loss);
 }
 
 TEST(TheEnd, IsTheTimeWhereItComesFirst) {
