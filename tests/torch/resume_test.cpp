@@ -24,26 +24,12 @@ const Start kSgd = optimizers()[0].second;
 
 TEST(Resume, OneWorkerGoesOnBitForBitUnderEveryStrategy) {
   const TemporaryFolder folder;
-  on_workers(1, [&](World& world) {
-    int number = 0;
-    for (const auto& [optimizer, start] : optimizers())
-      for (const auto& [name, strategy] : all_strategies()) {
-        SCOPED_TRACE(std::string(name) + " with " + optimizer);
-        expect_resumed_bits(world, start, strategy, folder / std::to_string(number++));
-      }
-  });
+  on_workers(1, [&](World& world) { expect_all_resumed(world, all_strategies(), folder); });
 }
 
 TEST(Resume, WorkersGoOnBitForBitWhereTheStrategyPromisesIt) {
   const TemporaryFolder folder;
-  on_workers(3, [&](World& world) {
-    int number = 0;
-    for (const auto& [optimizer, start] : optimizers())
-      for (const auto& [name, strategy] : exact_strategies()) {
-        SCOPED_TRACE(std::string(name) + " with " + optimizer);
-        expect_resumed_bits(world, start, strategy, folder / std::to_string(number++));
-      }
-  });
+  on_workers(3, [&](World& world) { expect_all_resumed(world, exact_strategies(), folder); });
 }
 
 // Such an optimizer is given whole tensors, and so is its state when it comes back.

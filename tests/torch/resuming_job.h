@@ -192,4 +192,16 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+// The same with every optimizer under each of the strategies.
+inline void expect_all_resumed(World& world,
+                               const std::vector<std::pair<const char*, StrategySpec>>& strategies,
+                               const TemporaryFolder& folder, torch::Device device = torch::kCPU) {
+  int number = 0;
+  for (const auto& [optimizer, start] : optimizers())
+    for (const auto& [name, strategy] : strategies) {
+      SCOPED_TRACE(std::string(name) + " with " + optimizer);
+      expect_resumed_bits(world, start, strategy, folder / std::to_string(number++), device);
+    }
+}
+
 }  // namespace skein::test

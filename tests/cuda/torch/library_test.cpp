@@ -1,6 +1,5 @@
 // What a program of a user's own calls besides step(), with a module on a GPU: checkpoints, loss
 // scaling in half precision, tensors of all workers. In forked workers, as in distributed_test.cpp.
-#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -33,26 +32,12 @@ class LibraryOnGpu : public testing::Test {
 // Dropout and data draw from the GPU's generator, which a checkpoint must hold, too.
 TEST_F(LibraryOnGpu, OneWorkerResumesBitForBitUnderEveryStrategy) {
   const TemporaryFolder folder;
-  on_workers(1, [&](World& world) {
-    int number = 0;
-    for (const auto& [optimizer, start] : optimizers())
-      for (const auto& [name, strategy] : all_strategies()) {
-        SCOPED_TRACE(std::string(name) + " with " + optimizer);
-        expect_resumed_bits(world, start, strategy, folder / std::to_string(number++), kGpu);
-      }
-  });
+  on_workers(1, [&](World& world) { expect_all_resumed(world, all_strategies(), folder, kGpu); });
 }
 
 TEST_F(LibraryOnGpu, WorkersResumeBitForBitWhereTheStrategyPromisesIt) {
   const TemporaryFolder folder;
-  on_workers(3, [&](World& world) {
-    int number = 0;
-    for (const auto& [optimizer, start] : optimizers())
-      for (const auto& [name, strategy] : exact_strategies()) {
-        SCOPED_TRACE(std::string(name) + " with " + optimizer);
-        expect_resumed_bits(world, start, strategy, folder / std::to_string(number++), kGpu);
-      }
-  });
+  on_workers(3, [&](World& world) { expect_all_resumed(world, exact_strategies(), folder, kGpu); });
 }
 
 TEST_F(LibraryOnGpu, AnOptimizerOfWholeTensorsResumesBitForBit) {
@@ -85,27 +70,6 @@ TEST_F(LibraryOnGpu, ACheckpointGoesOnOnTheCpu) {
   });
 }
 
-// Products of this thread are computed in float16 while it lives, as torch::autocast does it.
-class HalfPrecision {
- public:
-  HalfPrecision() { set(true); }
-  ~HalfPrecision() {
-    set(false);
-    at::autocast::clear_cache();
-  }
-
- private:
-  static void set(bool on) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-    at::autocast::set_autocast_enabled(at::kCUDA, on);
-    at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf);
-#else
-    at::autocast::set_enabled(on);
-    at::autocast::set_autocast_gpu_dtype(at::kHalf);
-#endif
-  }
-};
-
 torch::nn::Sequential half_net() {
   torch::manual_seed(7);
   torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::Tanh(), torch::nn::Linear(64, 4));
@@ -118,11 +82,11 @@ torch::Tensor small_loss(torch::nn::Sequential& net, World& world, int step) {
   torch::manual_seed(static_cast<std::uint64_t>(1000 * step + world.rank()));
   const auto x = torch::randn({32, 16}, kGpu);
   const auto target = x.narrow(1, 0, 4);
-  torch::Tensor out;
-  {
-    const HalfPrecision half;
-    out = net->forward(x);
-  }
+  const auto half = [](const torch::Tensor& in, const torch::nn::Module& layer) {
+    const auto named = layer.named_parameters();
+    return torch::linear(in, named["weight"].to(torch::kHalf), named["bias"].to(torch::kHalf));
+  };
+  const auto out = half(torch::tanh(half(x.to(torch::kHalf), *net->ptr(0))), *net->ptr(2));
   EXPECT_EQ(out.scalar_type(), torch::kHalf);
   return (out.to(torch::kFloat32) - target).square().mean() * 1e-7;
 }
