@@ -78,15 +78,16 @@ class ResNet : public Model {
 
 // The form for small pictures: a 3 × 3 stem at full resolution.
 std::shared_ptr<Model> make_resnet18(const ModelRequest& request, SettingsReader& settings) {
+  const std::int64_t first = settings.integer("width", 64, 1, 4'096);
   settings.finish("model 'resnet18'");
   require_images(request, 1);
-  torch::nn::Sequential stem(plain_conv(request.sample_shape[0], 64, 3, 1),
-                             torch::nn::BatchNorm2d(64), torch::nn::ReLU());
+  torch::nn::Sequential stem(plain_conv(request.sample_shape[0], first, 3, 1),
+                             torch::nn::BatchNorm2d(first), torch::nn::ReLU());
   torch::nn::Sequential blocks;
-  std::int64_t in = 64;
-  for (const std::int64_t width : {64, 128, 256, 512})
+  std::int64_t in = first;
+  for (const std::int64_t width : {first, 2 * first, 4 * first, 8 * first})
     for (int i = 0; i < 2; ++i) {
-      blocks->push_back(basic_block(in, width, i == 0 && width > 64 ? 2 : 1));
+      blocks->push_back(basic_block(in, width, i == 0 && width > first ? 2 : 1));
       in = width;
     }
   return std::make_shared<ResNet>(stem, blocks, in, request.classes);

@@ -24,6 +24,7 @@ TEST(Models, HaveTheKnownParameterCounts) {
     return parameter_count(*make_model(name, shape, classes, settings));
   };
   EXPECT_EQ(count("resnet18", {3, 32, 32}, 10), 11'173'962);
+  EXPECT_EQ(count("resnet18", {3, 32, 32}, 10, {{"width", "8"}}), 2724 * 8 * 8 + 257 * 8 + 10);
   EXPECT_EQ(count("resnet50", {3, 224, 224}, 1000), 25'557'032);
   EXPECT_EQ(count("mlp", {3, 32, 32}, 10), 3072 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10);
   EXPECT_EQ(count("mlp", {3, 32, 32}, 10, {{"depth", "0"}}), 3072 * 10 + 10);
@@ -147,7 +148,8 @@ TEST(Models, SayWhatIsAllowed) {
   };
   expect_refused(make("vgg", {3, 32, 32}, {}), {"'vgg'", "mlp, cnn, resnet18, resnet50, gpt"});
   expect_refused(make("cnn", {3, 32, 32}, {{"depth", "2"}}), {"model.depth=2", "'cnn'", "width"});
-  expect_refused(make("resnet18", {3, 32, 32}, {{"width", "2"}}), {"model.width=2", "no settings"});
+  expect_refused(make("resnet18", {3, 32, 32}, {{"width", "0"}}), {"model.width=0", "1 to 4096"});
+  expect_refused(make("resnet50", {3, 32, 32}, {{"width", "2"}}), {"model.width=2", "no settings"});
   expect_refused(make("mlp", {3, 32, 32}, {{"width", "big"}}), {"model.width=big", "whole number"});
   expect_refused(make("gpt", {64}, {{"heads", "3"}}), {"model.width=128", "model.heads=3"});
   expect_refused(make("gpt", {64}, {{"tied", "yes"}}), {"model.tied=yes", "true or false"});
