@@ -6,6 +6,12 @@
 #include "kernels/kernels.h"
 
 namespace skein {
+
+void LastMessages::begun(bool& half) {
+  half = true;
+  if (sent_ && awaited_) fabric_.next_may_begin(operation_);
+}
+
 namespace {
 
 // One walk around the ring: a sender that follows a receiver, chunk by chunk.
@@ -19,7 +25,8 @@ class RingPass {
         first_(first),
         steps_(steps),
         add_steps_(add_steps),
-        arrived_(fabric.loop()) {
+        arrived_(fabric.loop()),
+        last_(fabric, operation) {
     const std::size_t largest = shard(buffer.count, fabric.size(), 0).count;
     const Chunking chunking = fabric.chunking();
     chunk_ = std::max(chunking.least, (largest + chunking.most - 1) / chunking.most);
@@ -37,6 +44,7 @@ class RingPass {
         co_await fabric_.start_send(operation_, next, chunk(first_ - step, k));
       }
     }
+    last_.sent();
     co_await fabric_.finish_sends(operation_, next);
   }
 
@@ -45,6 +53,7 @@ class RingPass {
     for (int step = 0; step < steps_; ++step) {
       const Combine combine = step < add_steps_ ? Combine::add : Combine::copy;
       for (std::size_t k = 0; k < chunks_; ++k) {
+        if (step + 1 == steps_ && k + 1 == chunks_) last_.awaited();
         co_await fabric_.receive_into(operation_, previous, chunk(first_ - step - 1, k), combine);
         ++received_;
         arrived_.notify_all();
@@ -67,6 +76,7 @@ class RingPass {
   std::size_t chunk_ = 0, chunks_ = 0;
   std::size_t received_ = 0;
   Signal arrived_;
+  LastMessages last_;
 };
 
 Task<> send_whole(Fabric& fabric, const Operation& operation, int peer, Span data) {

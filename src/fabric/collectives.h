@@ -5,6 +5,23 @@
 
 namespace skein {
 
+// Lets the next collective on the channel begin as soon as this one has begun its last message in
+// either direction.
+class LastMessages {
+ public:
+  LastMessages(Fabric& fabric, const Operation& operation)
+      : fabric_(fabric), operation_(operation) {}
+  void sent() { begun(sent_); }        // after the start_send() of the last one
+  void awaited() { begun(awaited_); }  // just before the receive_into() of the last one
+
+ private:
+  void begun(bool& half);
+
+  Fabric& fabric_;
+  const Operation& operation_;
+  bool sent_ = false, awaited_ = false;
+};
+
 // `steps` rounds around the ring. In round s, rank r sends part (first − s) and receives part
 // (first − s − 1), all modulo size; what arrives in the first `add_steps` rounds is added, then
 // copied. Parts are shards of `buffer`, cut in chunks so that a chunk goes on to the next rank

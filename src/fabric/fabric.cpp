@@ -49,7 +49,8 @@ TooLate::TooLate(const Operation& operation, int peer)
 struct Fabric::Turns {
   explicit Turns(Loop& loop) : changed(loop) {}
   std::uint64_t started = 0;
-  std::uint64_t serving = 0;
+  std::uint64_t serving = 0;  // who may begin
+  std::uint64_t ended = 0;
   std::string broken;  // why, once an operation has failed
   int broken_by = -1;  // the peer that the first IoError named
   Signal changed;
@@ -107,7 +108,8 @@ class Fabric::Turn {
   ~Turn() {
     if (!succeeded && turns_.broken.empty()) turns_.broken = describe(operation_);
     if (!succeeded && begun) fabric_.give_up_sends(operation_);
-    if (begun) ++turns_.serving;
+    if (begun) fabric_.next_may_begin(operation_);
+    ++turns_.ended;
     turns_.changed.notify_all();
   }
   bool begun = false, succeeded = false;
@@ -117,6 +119,13 @@ class Fabric::Turn {
   Turns& turns_;
   const Operation& operation_;
 };
+
+void Fabric::next_may_begin(const Operation& operation) {
+  Turns& turns = this->turns(operation.channel);
+  if (turns.serving > operation.sequence) return;
+  turns.serving = operation.sequence + 1;
+  turns.changed.notify_all();
+}
 
 Task<> Fabric::in_turn(Operation operation, Task<> body) {
   Turns& turns = this->turns(operation.channel);
@@ -145,6 +154,8 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
     if (turns.broken_by < 0) turns.broken_by = error.peer();
     throw;
   }
+  // Those before, which may have ended later, end first.
+  while (turns.ended < operation.sequence && turns.broken.empty()) co_await turns.changed.wait();
   turn.succeeded = true;
 }
 
@@ -204,8 +215,7 @@ Task<> Fabric::run_all_gather(const Operation& operation, Span buffer, Wire wire
 
 Task<> Fabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
   if (wire == Wire::bf16) {
-    co_await half_reduce_scatter(*this, operation, buffer);
-    co_await half_all_gather(*this, operation, buffer);
+    co_await half_all_reduce(*this, operation, buffer);
   } else {
     co_await ring_pass(*this, operation, buffer, rank() - 1, 2 * (size() - 1), size() - 1);
   }

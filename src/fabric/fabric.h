@@ -242,6 +242,11 @@ class Fabric {
   Task<> finish_sends(const Operation& operation, int peer);
   Task<> receive_into(const Operation& operation, int peer, Span into, Combine combine);
 
+  // Of a collective that has begun all of its messages, the last one to receive included: the next
+  // one on its channel may begin before this one has ended, since its messages come behind. So the
+  // network need not stand still from one to the next.
+  void next_may_begin(const Operation& operation);
+
   // Messages to one peer, from the first start() to the end of finish(). When it is destroyed
   // before that, what the peer has not taken is taken back.
   class Sending {

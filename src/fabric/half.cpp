@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fabric/collectives.h"
 #include "kernels/bf16.h"
 
 namespace skein {
@@ -9,8 +10,9 @@ namespace {
 
 class HalfExchange {
  public:
-  HalfExchange(Fabric& fabric, const Operation& operation, Span buffer)
-      : fabric_(fabric), operation_(operation), buffer_(buffer) {}
+  // `last`: of the operation's messages.
+  HalfExchange(Fabric& fabric, const Operation& operation, Span buffer, LastMessages* last)
+      : fabric_(fabric), operation_(operation), buffer_(buffer), last_(last) {}
 
   // Each peer gets its own shard of this rank's values.
   Task<> scatter() {
@@ -33,9 +35,10 @@ class HalfExchange {
 
   Task<> add_arrivals() {
     const Span own = part(fabric_.rank());
-    if (own.count == 0) co_return;
+    if (own.count == 0) co_return all_awaited();
     const auto memory = fabric_.allocate_like(buffer_, own.count, Type::bf16);
     for (int round = 1; round < fabric_.size(); ++round) {
+      if (round + 1 == fabric_.size()) all_awaited();
       co_await fabric_.receive_into(operation_, source(round), memory->span(), Combine::copy);
       add_bf16(own, memory->span());
     }
@@ -44,7 +47,7 @@ class HalfExchange {
   // Every peer gets this rank's own shard.
   Task<> hand_out() {
     const Span own = part(fabric_.rank());
-    if (own.count == 0) co_return;
+    if (own.count == 0) co_return all_sent();
     const int ahead = static_cast<int>(fabric_.chunking().ahead);
     const auto memory = fabric_.allocate_like(buffer_, own.count, Type::bf16);
     to_bf16(memory->span(), own);
@@ -61,6 +64,7 @@ class HalfExchange {
     const auto memory = fabric_.allocate_like(buffer_, largest, Type::bf16);
     for (int round = 1; round < fabric_.size(); ++round) {
       const Span values = part(source(round));
+      if (round + 1 == fabric_.size()) all_awaited();
       if (values.count == 0) continue;
       const Span packed = memory->span().at({0, values.count});
       co_await fabric_.receive_into(operation_, source(round), packed, Combine::copy);
@@ -73,7 +77,15 @@ class HalfExchange {
   int target(int round) const { return (fabric_.rank() - round + fabric_.size()) % fabric_.size(); }
   Span part(int rank) const { return buffer_.at(shard(buffer_.count, fabric_.size(), rank)); }
 
+  void all_sent() {
+    if (last_) last_->sent();
+  }
+  void all_awaited() {
+    if (last_) last_->awaited();
+  }
+
   Task<> finish_all() {
+    all_sent();
     for (int round = 1; round < fabric_.size(); ++round)
       co_await fabric_.finish_sends(operation_, target(round));
   }
@@ -81,6 +93,7 @@ class HalfExchange {
   Fabric& fabric_;
   const Operation& operation_;
   Span buffer_;
+  LastMessages* last_;
 };
 
 Task<> both(Fabric& fabric, Task<> sending, Task<> receiving) {
@@ -93,13 +106,21 @@ Task<> both(Fabric& fabric, Task<> sending, Task<> receiving) {
 }  // namespace
 
 Task<> half_reduce_scatter(Fabric& fabric, const Operation& operation, Span buffer) {
-  HalfExchange exchange(fabric, operation, buffer);
+  LastMessages last(fabric, operation);
+  HalfExchange exchange(fabric, operation, buffer, &last);
   co_await both(fabric, exchange.scatter(), exchange.add_arrivals());
 }
 
 Task<> half_all_gather(Fabric& fabric, const Operation& operation, Span buffer) {
-  HalfExchange exchange(fabric, operation, buffer);
+  LastMessages last(fabric, operation);
+  HalfExchange exchange(fabric, operation, buffer, &last);
   co_await both(fabric, exchange.hand_out(), exchange.take_arrivals());
+}
+
+Task<> half_all_reduce(Fabric& fabric, const Operation& operation, Span buffer) {
+  HalfExchange exchange(fabric, operation, buffer, nullptr);
+  co_await both(fabric, exchange.scatter(), exchange.add_arrivals());
+  co_await half_all_gather(fabric, operation, buffer);
 }
 
 }  // namespace skein

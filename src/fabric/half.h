@@ -18,4 +18,7 @@ Task<> half_reduce_scatter(Fabric& fabric, const Operation& operation, Span buff
 // Every rank ends with all shards, rounded: its own too, so that all have the same bits.
 Task<> half_all_gather(Fabric& fabric, const Operation& operation, Span buffer);
 
+// One after the other.
+Task<> half_all_reduce(Fabric& fabric, const Operation& operation, Span buffer);
+
 }  // namespace skein

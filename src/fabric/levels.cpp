@@ -112,6 +112,7 @@ Task<> LevelsFabric::run_reduce_scatter(const Operation& operation, Span buffer,
     co_return;
   }
   co_await inside_->reduce_scatter(operation.channel, buffer, operation.limit);
+  next_may_begin(operation);  // behind what this one is about to begin
   co_await between_->reduce_scatter(operation.channel, lane(buffer), operation.limit, wire);
 }
 
@@ -121,6 +122,7 @@ Task<> LevelsFabric::run_all_gather(const Operation& operation, Span buffer, Wir
     co_return;
   }
   co_await between_->all_gather(operation.channel, lane(buffer), operation.limit, wire);
+  next_may_begin(operation);  // behind what this one is about to begin
   co_await inside_->all_gather(operation.channel, buffer, operation.limit);
 }
 
@@ -131,6 +133,7 @@ Task<> LevelsFabric::run_all_reduce(const Operation& operation, Span buffer, Wir
   }
   co_await inside_->reduce_scatter(operation.channel, buffer, operation.limit);
   co_await between_->all_reduce(operation.channel, lane(buffer), operation.limit, wire);
+  next_may_begin(operation);  // behind what this one is about to begin
   co_await inside_->all_gather(operation.channel, buffer, operation.limit);
 }
 

@@ -228,6 +228,41 @@ TEST_P(LinesOn, ACollectiveThatIsAbandonedBeforeItsTurnEndsThoseBehindIt) {
   });
 }
 
+// The network is kept busy from one operation to the next; where the peer stops in between, what it
+// took part in has its result and what it did not has an error and its own memory.
+TEST_P(LinesOn, OfManyAtOnceThoseThatThePeerMakesEndWellAndTheOthersNot) {
+  constexpr std::size_t kOperations = 6, kCount = 200'000;
+  for (const std::size_t made : {1, 3})
+    run([made](Fabric& fabric) -> Task<> {
+      std::vector<std::unique_ptr<Memory>> buffers;
+      std::vector<ScopedJob> jobs;
+      const std::size_t mine = fabric.rank() == 0 ? kOperations : made;
+      const Deadline deadline = fabric.rank() == 0 ? in(fabric, 1s) : in(fabric, 20s);
+      for (std::size_t k = 0; k < mine; ++k) {
+        buffers.push_back(fabric.allocate(kCount));
+        fill(buffers[k]->span(), static_cast<float>(fabric.rank() + 1));
+        jobs.emplace_back(
+            fabric.loop().spawn(fabric.reduce_scatter(kBroken, buffers[k]->span(), deadline)));
+      }
+      for (std::size_t k = 0; k < mine; ++k) {
+        if (k < made) {
+          co_await jobs[k]->join();
+          const auto values = floats_of(buffers[k]->span());
+          const Range own = fabric.part(kCount, fabric.rank());
+          require(values[own.offset] == 3 && values[own.end() - 1] == 3, "a wrong sum");
+        } else {
+          co_await expect_io_error(jobs[k]->join(), 1, "the others");
+          fill(buffers[k]->span(), -1);
+        }
+      }
+      co_await fabric.loop().sleep_for(100ms);
+      for (std::size_t k = made; k < mine; ++k)
+        require(std::ranges::all_of(floats_of(buffers[k]->span()), [](float x) { return x == -1; }),
+                "written to after it was given up");
+      co_await exchange_on_another_channel(fabric);
+    });
+}
+
 // A copy is sent, so the caller's memory is its own again at once.
 TEST_P(LinesOn, WhatIsSentAndForgottenArrivesAsItWas) {
   run([](Fabric& fabric) -> Task<> {

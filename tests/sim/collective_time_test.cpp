@@ -92,6 +92,32 @@ TEST_P(RingTime, HalfPrecisionTakesHalfTheBytesAndOneLatency) {
   EXPECT_EQ(time_of(half_all_reduce, n, network, elements(n, 64000)), 2 * half);
 }
 
+// The next one begins while the last message of the one before is on its way.
+TEST_P(RingTime, ThoseThatFollowEachOtherHideALatencyEach) {
+  const int n = GetParam();
+  const Network network = plain_network(kByteAtNanosecond, 20us);
+  constexpr int kMany = 5;
+  const auto in_a_row = [&](Collective collective) {
+    std::vector<Ending> endings(static_cast<std::size_t>(n));
+    Cluster cluster(n, network, 1);
+    for (int rank = 0; rank < n; ++rank) {
+      std::vector<Task<>> all;
+      for (int i = 0; i < kMany; ++i)
+        all.push_back(collective(cluster.fabric(rank), absent(elements(n, 64000)), kNever));
+      cluster.spawn(rank, watched(cluster, all_of(cluster.fabric(rank).loop(), std::move(all)),
+                                  endings[static_cast<std::size_t>(rank)]));
+    }
+    run_until_idle(cluster);
+    Duration last{};
+    for (const Ending& ending : endings) last = std::max(last, ending.at);
+    return last;
+  };
+  for (const Collective each : {reduce_scatter, all_gather, all_reduce, half_reduce_scatter,
+                                half_all_gather, half_all_reduce})
+    EXPECT_EQ(in_a_row(each),
+              kMany * time_of(each, n, network, elements(n, 64000)) - (kMany - 1) * 20us);
+}
+
 TEST_P(RingTime, StepsThatAreNoWholeNanosecondsAreRoundedUpByLessThanOneEach) {
   const int n = GetParam();
   const Network network = plain_network(1.158e9, 50us);

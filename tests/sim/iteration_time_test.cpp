@@ -13,6 +13,10 @@ constexpr Duration kLatency = 20us;
 const Network kNetwork = plain_network(kByteAtNanosecond, kLatency);
 constexpr Duration kTable{StepTable::kBytes};  // at a byte a nanosecond
 
+// Of three buckets whose sums follow each other: the last message of each has a latency before it,
+// in which the first of the next leaves.
+const Duration kThreeInARow = 3 * ring_time(4, kLayerElements, kLatency) - 2 * kLatency;
+
 TEST(IterationTime, WithoutOverlapIsTheSumOfAllParts) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(1, 10ms, 20ms, 3ms), 5);
   expect_iterations(simulate(scenario, nullptr), 5,
@@ -22,8 +26,7 @@ TEST(IterationTime, WithoutOverlapIsTheSumOfAllParts) {
 TEST(IterationTime, WithOverlapSwitchedOffSendsAfterBackward) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(3, 10ms, 20ms), 5);
   scenario.strategy_settings = {{"overlap", "false"}, {"fusion", "none"}};
-  expect_iterations(simulate(scenario, nullptr), 5,
-                    3 * 30ms + 3 * ring_time(4, kLayerElements, kLatency));
+  expect_iterations(simulate(scenario, nullptr), 5, 3 * 30ms + kThreeInARow);
 }
 
 TEST(IterationTime, WithOverlapShowsTheLastBucketOnly) {
@@ -64,8 +67,7 @@ TEST(IterationTime, BoundByTheNetworkIsTheFirstBackwardAndAllBuckets) {
   Scenario scenario = hand_scenario(4, kNetwork, hand_profile(3, 1ms, 10us), 5);
   scenario.strategy_settings = {{"fusion", "none"}};
   // The step table passes beside the first bucket.
-  expect_iterations(simulate(scenario, nullptr), 5,
-                    3 * 1ms + 10us + 3 * ring_time(4, kLayerElements, kLatency) + kTable);
+  expect_iterations(simulate(scenario, nullptr), 5, 3 * 1ms + 10us + kThreeInARow + kTable);
 }
 
 TEST(IterationTime, OnAFreeNetworkIsTheComputation) {
