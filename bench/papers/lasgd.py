@@ -13,12 +13,13 @@ from picture import COLOURS, dots
 from study import Study, median, seconds_text, table, time_to
 
 SIZES = {
-    "small": dict(target=0.9, samples=20000, batch=4, step_ms=20, looks=16, parameters=6106, workers=(8, 16), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)]),
-    "cifar": dict(target=0.5, samples=100000, batch=16, step_ms=40, looks=12, parameters=23274, workers=(8,), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.1), (0, 0.3)]),
+    "small": dict(target=0.9, samples=20000, batch=4, step_ms=20, looks=16, parameters=6106, workers=(8, 16), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.03), (0, 0.1), (0, 0.3)]),
+    "cifar": dict(target=0.5, samples=100000, batch=16, step_ms=40, looks=12, parameters=23274, workers=(8,), grid=[(0.9, 0.01), (0.9, 0.03), (0, 0.03), (0, 0.1), (0, 0.3)]),
     "full": dict(target=0.8, samples=500000, batch=32, step_ms=40, looks=20, parameters=11173962, workers=(8, 16), grid=[(0.9, 0.02), (0.9, 0.05), (0, 0.2)]),
 }
 CLUSTERS = [(pace, network) for network in ("fast", "slow") for pace in ("equal", "unequal")]
 GRAPH = ["--topology", "exponential", "--rate", "1"]
+OUTER = ["--set", "strategy.outer_momentum=0.7"]
 METHODS = {
     "`allreduce`": ["allreduce"],
     "`dear`, balanced": ["dear", "--set", "strategy.balance=true"],
@@ -26,6 +27,8 @@ METHODS = {
     "`acid`": ["acid", *GRAPH],
     "`local`": ["local"],
     "`lasgd`": ["lasgd"],
+    "`local`, outer momentum": ["local", *OUTER],
+    "`lasgd`, outer momentum": ["lasgd", *OUTER],
     "`lasgd`, momentum averaged": ["lasgd", "--set", "strategy.average_momentum=true"],
 }
 

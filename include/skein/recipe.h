@@ -122,10 +122,11 @@ inline StrategySpec dear() { return StrategySpec("dear"); }
 inline StrategySpec abs_sgd() { return StrategySpec("abs"); }
 
 // Local SGD with models averaged in the background, without a pause. Options: period = N or
-// period_ms = N, warmup = SAMPLES, average_momentum = true | false.
+// period_ms = N, warmup = SAMPLES, average_momentum = true | false, outer_momentum = M (of the mean
+// of the models, from one round of averaging to the next).
 inline StrategySpec lasgd() { return StrategySpec("lasgd"); }
 
-// Local SGD with a pause in which models are averaged. Options: period = N.
+// Local SGD with a pause in which models are averaged. Options: period = N, outer_momentum = M.
 inline StrategySpec local() { return StrategySpec("local"); }
 
 // Averaging with one neighbour at a time, with a continuous momentum. Goes on when workers are

@@ -71,4 +71,16 @@ void parallel(std::size_t count, const Work& work) {
   });
 }
 
+// Several kernels that follow each other on the same elements, as one pass over the host's memory:
+// calls work(Range) for ranges of `vector` that stay in the cache, likewise. On a device, once for
+// the whole.
+template <typename Work>
+void in_one_pass(Span vector, const Work& work) {
+  if (vector.device != Device::cpu) return work(Range{0, vector.count});
+  parallel(vector.count, [&](Range piece) {
+    for (std::size_t at = piece.offset; at < piece.end(); at += kCachePiece)
+      work(Range{at, piece.end() - at < kCachePiece ? piece.end() - at : kCachePiece});
+  });
+}
+
 }  // namespace skein

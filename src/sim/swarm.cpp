@@ -68,7 +68,9 @@ std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& st
                                                  std::int64_t samples) {
   const auto fusion = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
   if (strategy == "allreduce" || strategy == "dear") return {{"fusion", fusion}};
-  if (strategy == "local") return {{"period", std::to_string(1 + rng.below(4))}};
+  if (strategy == "local")
+    return {{"period", std::to_string(1 + rng.below(4))},
+            {"outer_momentum", one_of<std::string>(rng, {"0", "0.7"})}};
   if (strategy_gossips(strategy)) return draw_gossip(rng);
   if (strategy == "abs")
     return {{"delay", one_of<std::string>(rng, {"0", "1", "auto"})},
@@ -82,6 +84,7 @@ std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& st
     settings["period"] = std::to_string(1 + rng.below(4));
   if (rng.below(3) == 0) settings["warmup"] = std::to_string(samples / 3);
   if (rng.below(2) == 0) settings["average_momentum"] = "true";
+  if (rng.below(2) == 0) settings["outer_momentum"] = "0.5";
   return settings;
 }
 
@@ -271,7 +274,10 @@ Draw draw(std::uint64_t seed) {
 }
 
 std::string Draw::describe() const {
-  return fmt::format("{} on {} workers, {} per host, {}, {} tensors, {}: {}", scenario.strategy,
+  std::string strategy = scenario.strategy;
+  for (const auto& [key, value] : scenario.strategy_settings)
+    strategy += fmt::format(" {}={}", key, value);
+  return fmt::format("{} on {} workers, {} per host, {}, {} tensors, {}: {}", strategy,
                      scenario.workers, scenario.network.workers_per_host, scenario.network.name,
                      scenario.profile.tensors(), quadratic ? "quadratic" : "time only",
                      scenario.faults.empty() ? "no faults" : sim::describe(scenario.faults));

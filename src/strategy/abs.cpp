@@ -44,14 +44,9 @@ Abs::Options resolved(Abs::Options options, Optimizer& optimizer) {
 
 // sum += weight · gradients, which are zero then: in one pass over the host's memory.
 void move_into(Span sum, float weight, Span gradients) {
-  const auto move = [&](Range range) {
+  in_one_pass(sum, [&](Range range) {
     axpy(sum.at(range), weight, gradients.at(range));
     fill(gradients.at(range), 0);
-  };
-  if (sum.device != Device::cpu) return move({0, sum.count});
-  parallel(sum.count, [&](Range piece) {
-    for (std::size_t at = piece.offset; at < piece.end(); at += kCachePiece)
-      move({at, std::min(kCachePiece, piece.end() - at)});
   });
 }
 

@@ -16,11 +16,14 @@ Lasgd::Options::Options(const std::map<std::string, std::string>& options) {
   period_time = from_seconds(1e-3 * reader.number("period_ms", 0, 0, 1e9));
   warmup = reader.whole("warmup", 0, 0, std::int64_t{1} << 50);
   average_momentum = reader.flag("average_momentum", false);
+  outer_momentum = reader.number("outer_momentum", 0, 0, kMostOuterMomentum);
   reader.finish();
 }
 
 Lasgd::Lasgd(Worker& worker, const Options& options)
-    : LocalSteps(worker, {.warmup = options.warmup, .average_state = options.average_momentum}),
+    : LocalSteps(worker, {.warmup = options.warmup,
+                          .average_state = options.average_momentum,
+                          .outer_momentum = options.outer_momentum}),
       options_(options) {}
 
 // A round never begins at the boundary at which another ends: so nothing is on its way when all

@@ -22,6 +22,7 @@ class Lasgd final : public LocalSteps {
     Duration period_time{};         // or, if positive, the time (period_ms)
     std::int64_t warmup = 0;        // the first so many samples by synchronous SGD
     bool average_momentum = false;  // the optimizer's state too; one more plane for each vector
+    double outer_momentum = 0;      // of the mean of the models (outer_momentum.h); two more planes
 
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);

@@ -7,11 +7,13 @@ namespace skein {
 Local::Options::Options(const std::map<std::string, std::string>& options) {
   OptionReader reader("local", options);
   period = reader.whole("period", 8, 1, 1 << 30);
+  outer_momentum = reader.number("outer_momentum", 0, 0, kMostOuterMomentum);
   reader.finish();
 }
 
 Local::Local(Worker& worker, const Options& options)
-    : LocalSteps(worker, {.pauses = true}), options_(options) {}
+    : LocalSteps(worker, {.pauses = true, .outer_momentum = options.outer_momentum}),
+      options_(options) {}
 
 Task<> Local::end_step(std::int64_t samples) {
   co_await local_step(samples);

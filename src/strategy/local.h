@@ -13,7 +13,8 @@ namespace skein {
 class Local final : public LocalSteps {
  public:
   struct Options {
-    std::int64_t period = 8;  // local steps between two averages
+    std::int64_t period = 8;    // local steps between two averages
+    double outer_momentum = 0;  // of the mean of the models (outer_momentum.h); two more planes
     Options() = default;
     explicit Options(const std::map<std::string, std::string>& options);
   };

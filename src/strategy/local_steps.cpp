@@ -29,6 +29,7 @@ LocalSteps::LocalSteps(Worker& worker, const Options& options)
       snapshot_(plane(worker, "snapshot", !options.pauses)),
       mean_(plane(worker, "mean", true)),
       averaged_(averaged_state(worker, options.average_state)),
+      outer_(worker, options.outer_momentum),
       round_(worker, planes(), worker.channel(kModels), worker.channel(kNotes)),
       merged_at_(worker.loop().now()) {}
 
@@ -117,6 +118,8 @@ Task<RoundNotes> LocalSteps::merge() {
   if (all.carries == 0) co_return all;
   const Time begin = worker_.loop().now();
   take_in_mean();
+  const bool all_settle = all.settling == worker_.size();
+  if (outer_.on() && !all_settle) outer_.move_on(worker_.arena().parameters(), mean_);
   merged_at_ = worker_.loop().now();
   worker_.meters.update += merged_at_ - begin;
   worker_.trace().span(Lane::update, "merge", begin, merged_at_);
@@ -124,7 +127,7 @@ Task<RoundNotes> LocalSteps::merge() {
   if (rounds_++ > 0) consensus_ = all.figure / worker_.size();
   if (steps_since_merge_ > 0) steps_between_merges_.add(last_steps_ = steps_since_merge_);
   steps_since_merge_ = 0;
-  settled_ = options_.pauses || all.settling == worker_.size();
+  settled_ = options_.pauses || all_settle;
   co_return all;
 }
 
@@ -153,6 +156,7 @@ Task<> LocalSteps::flush() {
     }
     all_here = all.settling == worker_.size();
   }
+  outer_.stop();
 }
 
 Task<> LocalSteps::average(Span values) {

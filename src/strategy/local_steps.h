@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "strategy/histogram.h"
+#include "strategy/outer_momentum.h"
 #include "strategy/round.h"
 #include "strategy/strategy.h"
 
@@ -48,6 +49,7 @@ class LocalSteps : public Strategy {
     std::int64_t warmup = 0;     // the first so many samples by synchronous SGD
     bool average_state = false;  // the optimizer's state too, at the price of one more plane for
                                  // each of its vectors; the mean takes the place of what each had
+    double outer_momentum = 0;   // of the mean of the models; flush() ends it
   };
 
   // Without pauses it takes a plane for s besides the one for a.
@@ -99,6 +101,7 @@ class LocalSteps : public Strategy {
   Span snapshot_;  // s, where it is not the parameters themselves
   Span mean_;      // a, times the number of workers
   std::vector<Averaged> averaged_;
+  OuterMomentum outer_;
   Round round_;
   std::int64_t samples_ = 0;  // of this worker, not sent yet
   std::int64_t steps_since_post_ = 0, steps_since_merge_ = 0;

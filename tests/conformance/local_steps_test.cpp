@@ -2,6 +2,8 @@
 // themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "conformance/harness.h"
 #include "kernels/kernels.h"
 #include "optimize/sgd.h"
@@ -67,9 +69,9 @@ class LocalStepsOn : public testing::TestWithParam<std::tuple<World, int, std::s
 
 // The same number of steps by each, at different times: rounds are on their way for some.
 TEST_P(LocalStepsOn, SettleWhateverIsOnItsWay) {
-  for (const char* period : {"1", "3"})
-    run_all_ok([period, name = strategy()](Fabric& fabric) -> Task<> {
-      Runner runner(fabric, name, {{"period", period}});
+  for (const auto& [period, outer] : {std::pair{"1", "0"}, {"3", "0"}, {"1", "0.7"}, {"3", "0.7"}})
+    run_all_ok([period, outer, name = strategy()](Fabric& fabric) -> Task<> {
+      Runner runner(fabric, name, {{"period", period}, {"outer_momentum", outer}});
       for (int part = 1; part <= 5; ++part) {
         for (int i = 0; i < part; ++i) {
           co_await fabric.loop().sleep_for(((fabric.rank() * 7 + i * 3) % 5) * 100us);
@@ -77,7 +79,11 @@ TEST_P(LocalStepsOn, SettleWhateverIsOnItsWay) {
         }
         co_await runner.strategy->flush();
         co_await expect_settled(runner, fabric, fabric.size() * kBatch * part * (part + 1) / 2);
+        const auto before = floats_of(runner.arena.parameters());
+        const std::vector<float> settled(before.begin(), before.end());
         co_await runner.strategy->flush();  // nothing is left to do
+        if (!std::ranges::equal(settled, floats_of(runner.arena.parameters())))
+          throw Error("a second flush() moves the model");
       }
     });
 }

@@ -77,10 +77,14 @@ TEST_P(LocalTraining, AKilledWorkerEndsTheRun) {
 INSTANTIATE_TEST_SUITE_P(Strategies, LocalTraining, ::testing::Values("lasgd", "local"));
 
 // local is deterministic, so a run that goes on with each worker's momentum and place in the data
-// must end with the same bits.
-TEST(LocalResume, ContinuesBitIdentically) {
+// must end with the same bits; an outer momentum begins anew after a checkpoint, resumed or not.
+class LocalResume : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(OuterMomentum, LocalResume, ::testing::Values("0", "0.7"));
+
+TEST_P(LocalResume, ContinuesBitIdentically) {
   const Folder folder;
   const Words job{"--strategy", "local",
+                  "--set",      std::string("strategy.outer_momentum=") + GetParam(),
                   "--set",      "strategy.period=2",
                   "--batch",    "4",
                   "--model",    "cnn",

@@ -1,5 +1,6 @@
 // lasgd and local against a serial reference of their recursion, what their merges must leave
 // unchanged, and closed forms of their schedule.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,8 +24,9 @@ Model values_of(Span span) { return {span.host().begin(), span.host().end()}; }
 // What one process computes in which all workers are equally fast.
 class Serial {
  public:
-  Serial(Objective& objective, int workers, const SgdOptions& options, double rate = kRate)
-      : rate_(rate) {
+  Serial(Objective& objective, int workers, const SgdOptions& options, double rate = kRate,
+         float outer_momentum = 0)
+      : rate_(rate), outer_momentum_(outer_momentum) {
     for (int rank = 0; rank < workers; ++rank) {
       replicas_.push_back(objective.replica(rank));
       optimizers_.push_back(std::make_unique<Sgd>(replicas_.back()->arena().size(), options));
@@ -62,6 +64,22 @@ class Serial {
       std::copy(mean_.begin(), mean_.end(), replica->arena().parameters().host().data());
   }
 
+  // v = μ v + (a − A), x += μ v, A = a + μ v; the first mean is A.
+  void move_on() {
+    if (outer_momentum_ == 0) return;
+    if (anchor_.empty()) {
+      anchor_ = mean_;
+      velocity_.assign(mean_.size(), 0);
+      return;
+    }
+    for (std::size_t i = 0; i < mean_.size(); ++i) {
+      velocity_[i] = outer_momentum_ * velocity_[i] - anchor_[i] + mean_[i];
+      const float on = outer_momentum_ * velocity_[i];
+      anchor_[i] = mean_[i] + on;
+      for (const auto& replica : replicas_) replica->arena().parameters().host()[i] += on;
+    }
+  }
+
   const Model& average() {
     post();
     overwrite();
@@ -76,6 +94,7 @@ class Serial {
       counted = steps_;
       for (int i = 0; i < in_flight; ++i) step();
       merge();
+      move_on();
     }
     return average();
   }
@@ -84,12 +103,15 @@ class Serial {
     while (steps_ < steps) {
       for (int i = 0; i < period; ++i) step();
       average();
+      move_on();
     }
-    return mean_;
+    return average();
   }
 
  private:
   double rate_;
+  float outer_momentum_;
+  Model anchor_, velocity_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::unique_ptr<Sgd>> optimizers_;
   std::vector<Model> snapshots_;
@@ -134,6 +156,68 @@ TEST(Local, HasTheBitsOfTheSerialRecursion) {
     EXPECT_EQ(kept.last, Serial(*twin, 4, options).run_local(20, 3));
     EXPECT_EQ(report.workers[1].strategy["steps_between_merges"], Json({{"3", 7}}));
   }
+}
+
+TEST(OuterMomentum, HasTheBitsOfTheSerialRecursion) {
+  for (const float momentum : {0.5F, 0.9F})
+    for (const SgdOptions& options : kOptimizers) {
+      const std::map<std::string, std::string> settings{
+          {"outer_momentum", fmt::format("{}", momentum)}};
+      Scenario lasgd = scenario_of("lasgd", 4, plain_network(1e21, 12500us), 20, options);
+      lasgd.strategy_settings = settings;
+      Kept kept(quadratic(4));
+      ASSERT_TRUE(simulate(lasgd, &kept).completed());
+      const auto twin = quadratic(4);
+      EXPECT_EQ(kept.last, Serial(*twin, 4, options, kRate, momentum).run_lasgd(20, 3));
+
+      Scenario local = scenario_of("local", 4, plain_network(1e6, 3ms), 20, options);
+      local.strategy_settings = settings;
+      local.strategy_settings["period"] = "3";
+      Kept kept_local(quadratic(4));
+      ASSERT_TRUE(simulate(local, &kept_local).completed());
+      const auto twin_local = quadratic(4);
+      EXPECT_EQ(kept_local.last, Serial(*twin_local, 4, options, kRate, momentum).run_local(20, 3));
+    }
+}
+
+// f(x) = x²/2 on every worker, from 1.
+class Bowl final : public Objective {
+ public:
+  std::unique_ptr<Replica> replica(int) override { return std::make_unique<Own>(); }
+  std::optional<Quality> evaluate(Span) override { return {}; }
+
+ private:
+  class Own final : public Replica {
+   public:
+    Own() : arena_({{"x", 40}}, allocate_on_heap) {
+      for (float& x : arena_.parameters().host()) x = 1;
+    }
+    Arena& arena() override { return arena_; }
+    void gradient(std::int64_t) override {
+      for (std::size_t i = 0; i < arena_.size(); ++i)
+        arena_.gradients().host()[i] += arena_.parameters().host()[i];
+    }
+    double loss() const override { return 0; }
+
+   private:
+    Arena arena_;
+  };
+};
+
+// Where all workers have the same gradient: after the first round, of which nothing is known yet.
+TEST(OuterMomentum, WithAStepToARoundIsNesterovsMomentum) {
+  constexpr double kMomentum = 0.8, kSmall = 0.01;
+  Scenario scenario = scenario_of("local", 3, free_network(), 30);
+  scenario.learning_rate = LearningRate(kSmall, Schedule{});
+  scenario.strategy_settings = {{"period", "1"}, {"outer_momentum", "0.8"}};
+  Kept bowl(std::make_unique<Bowl>());
+  ASSERT_TRUE(simulate(scenario, &bowl).completed());
+  double x = 1 - kSmall, buffer = 0;
+  for (int step = 1; step < 30; ++step) {
+    buffer = kMomentum * buffer + x;
+    x -= kSmall * (x + kMomentum * buffer);
+  }
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_NEAR(bowl.last[i], x, 1e-5);
 }
 
 // Worker r's gradient is −(r + 1) everywhere, and every model starts at r. Looks at all models.
@@ -217,7 +301,8 @@ TEST(Lasgd, MergesLeaveTheSumOfTheModelsUpToRounding) {
 TEST(Lasgd, TakesTwoPlanesAndLocalOne) {
   const auto planes = [](const std::string& strategy, const std::string& setting) {
     Scenario scenario = scenario_of(strategy, 2, free_network(), 3, {0.9, 0, false});
-    if (!setting.empty()) scenario.strategy_settings[setting] = "true";
+    if (!setting.empty())
+      scenario.strategy_settings[setting] = setting == "outer_momentum" ? "0.5" : "true";
     Constant constant;
     simulate(scenario, &constant);
     return constant.extra_planes;
@@ -225,6 +310,8 @@ TEST(Lasgd, TakesTwoPlanesAndLocalOne) {
   EXPECT_EQ(planes("lasgd", ""), 2u);
   EXPECT_EQ(planes("lasgd", "average_momentum"), 3u);
   EXPECT_EQ(planes("local", ""), 1u);
+  EXPECT_EQ(planes("lasgd", "outer_momentum"), 4u);
+  EXPECT_EQ(planes("local", "outer_momentum"), 3u);
 }
 
 TEST(Lasgd, AloneIsPlainSgd) {
@@ -232,6 +319,7 @@ TEST(Lasgd, AloneIsPlainSgd) {
     Scenario scenario = scenario_of(strategy, 1, free_network(), 30, {0.9, 0.01, true});
     if (strategy == "lasgd")
       scenario.strategy_settings = {{"warmup", "64"}, {"average_momentum", "true"}};
+    if (strategy != "allreduce") scenario.strategy_settings["outer_momentum"] = "0.9";
     scenario.clip = 0.5;
     Kept kept(quadratic(1));
     EXPECT_TRUE(simulate(scenario, &kept).completed());
@@ -371,6 +459,8 @@ TEST(Lasgd, RefusesOptionsThatDoNotFit) {
   EXPECT_THROW(check_strategy("lasgd", {{"period", "2"}, {"period_ms", "5"}}), ConfigError);
   EXPECT_THROW(check_strategy("lasgd", {{"period", "0"}}), ConfigError);
   EXPECT_THROW(check_strategy("local", {{"warmup", "5"}}), ConfigError);
+  EXPECT_THROW(check_strategy("local", {{"outer_momentum", "1"}}), ConfigError);
+  EXPECT_THROW(check_strategy("lasgd", {{"outer_momentum", "-0.1"}}), ConfigError);
   EXPECT_NO_THROW(check_strategy("lasgd", {{"period_ms", "2.5"}, {"warmup", "100"}}));
 }
 
