@@ -19,10 +19,11 @@ import threading
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KEPT = ("samples", "seconds", "accuracy", "loss", "samples_per_second", "utilisation", "wall_seconds", "curve", "bytes_sent")
 LONGEST_RUN_S = 3600
-# What is trained. `small` is for two cores, `cifar` for two cores and patience, `full` for a GPU; the last two take CIFAR-10.
+# What is trained. `small` is for two cores, `cifar` and `resnet` for two cores and patience, `full` for a GPU; all but the first take CIFAR-10.
 SCALES = {
     "small": ["--model", "cnn", "--set", "model.width=4", "--data", "glyphs", "--set", "data.train=4000", "--set", "data.test=2000"],
     "cifar": ["--model", "cnn", "--set", "model.width=8"],
+    "resnet": ["--model", "resnet18", "--set", "model.width=8"],
     "full": ["--model", "resnet18", "--device", "cuda", "--tf32", "on"],
 }
 
@@ -33,7 +34,7 @@ class Study:
         parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("skein", nargs="?", default=os.path.join(ROOT, "build/skein"))
         parser.add_argument("--scale", choices=sizes, default="small")
-        parser.add_argument("--data", help="of the scales cifar and full: cifar10:DIR")
+        parser.add_argument("--data", help="of all scales but small: cifar10:DIR")
         parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
         parser.add_argument("--seeds", type=int, default=seeds)
         parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many: what is known is printed")

@@ -76,11 +76,11 @@ std::optional<bool> Fabric::expel(int) { return std::nullopt; }
 bool Fabric::expelled(int) const { return false; }
 
 Channel Fabric::allot_channels() {
-  if (next_channels_ + kChannelBlock > kMostChannels)
+  if (next_channels_ + kChannelBlock > kMostHandedOut)
     throw ConfigError(fmt::format(
         "{} models have been distributed in this run: a run takes no more, since each keeps its "
         "channels to the end",
-        kMostChannels / kChannelBlock - 1));
+        kMostHandedOut / kChannelBlock - 1));
   next_channels_ += kChannelBlock;
   return next_channels_ - kChannelBlock;
 }

@@ -46,6 +46,11 @@ using Channel = int;
 inline constexpr Channel kChannelBlock = 8;
 inline constexpr Channel kMostChannels = 1 << 14;
 
+// Where an operation on one channel needs a second one, it is that many further on: such channels
+// are not handed out. Nor are those whose second ones the fabrics use themselves, the last two.
+inline constexpr Channel kSecondChannels = kMostChannels / 2;
+inline constexpr Channel kMostHandedOut = kSecondChannels - kChannelBlock;
+
 // Workers of one host; whoever starts or joins them refuses more.
 inline constexpr int kMostWorkersOfAHost = 256;
 

@@ -132,9 +132,11 @@ Task<> LevelsFabric::run_all_reduce(const Operation& operation, Span buffer, Wir
     co_return;
   }
   co_await inside_->reduce_scatter(operation.channel, buffer, operation.limit);
-  co_await between_->all_reduce(operation.channel, lane(buffer), operation.limit, wire);
   next_may_begin(operation);  // behind what this one is about to begin
-  co_await inside_->all_gather(operation.channel, buffer, operation.limit);
+  co_await between_->all_reduce(operation.channel, lane(buffer), operation.limit, wire);
+  // The next one's reduce-scatter may have come before this on some workers only: hence a channel
+  // of its own.
+  co_await inside_->all_gather(operation.channel + kSecondChannels, buffer, operation.limit);
 }
 
 Task<> LevelsFabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
