@@ -311,6 +311,12 @@ class Fabric {
           outgoing(sends),
           changed(carrier.loop()) {}
     virtual ~Line() = default;
+
+    // The peer has taken the first so many messages. What comes behind may be staged already.
+    void let_go(std::uint64_t messages) {
+      while (!staged.empty() && staged.front().number < messages) staged.pop_front();
+    }
+
     Fabric& carrier;  // who opened it
     const int peer;
     const Channel channel;

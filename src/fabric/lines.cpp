@@ -134,7 +134,7 @@ Task<> Fabric::send_staged(const Operation& operation, Line& line, Span data) {
   if (line.staged.size() >= kMostStaged) {
     const std::uint64_t oldest = line.staged.front().number;
     co_await line.carrier.wait_until_taken(operation, line, oldest + 1);
-    while (!line.staged.empty() && line.staged.front().number <= oldest) line.staged.pop_front();
+    line.let_go(oldest + 1);
   }
   Staging staging(*this, line.carrier.allocate_staging(data.count, data.type));
   copy(staging.span(), data);
@@ -193,14 +193,13 @@ Task<> Fabric::start_send(const Operation& operation, int peer, Span data) {
 Task<> Fabric::finish_sends(const Operation& operation, int peer) {
   Line& line = this->line(peer, operation.channel, true);
   check_open(operation, line);
+  const std::uint64_t all = line.serving;
   if (!line.carrier.all_taken(line)) {
     Passage passage(*this, line, operation);
-    const std::uint64_t all = line.serving;
     co_await line.carrier.wait_until_taken(operation, line, all);
     passage.succeeded = true;
-    if (line.serving != all) co_return;
   }
-  line.staged.clear();
+  line.let_go(all);
 }
 
 Task<> Fabric::receive_into(const Operation& operation, int peer, Span into, Combine combine) {

@@ -240,7 +240,7 @@ bool LocalFabric::all_taken(Line& any) {
   auto& line = static_cast<LocalLine&>(any);
   if (line.box.taken.load(std::memory_order_acquire) < line.serving) return false;
   wait_for_readers(line);
-  line.staged.clear();
+  line.let_go(line.serving);
   return true;
 }
 
@@ -253,7 +253,7 @@ Task<> LocalFabric::wait_until_taken(const Operation& operation, Line& any,
   co_await wait_for(operation, line.index, taken,
                     [&line] { return !line.broken.empty() || line.box.refused.load() != 0; });
   wait_for_readers(line);
-  while (!line.staged.empty() && line.staged.front().number < messages) line.staged.pop_front();
+  line.let_go(messages);
 }
 
 // The sender may take its message back while it is being read; so that is asked once more when it
