@@ -130,22 +130,28 @@ TEST(KernelThreads, EveryKernelGivesTheSameBitsOnHoweverManyThreads) {
 
 TEST(KernelThreads, APassCoversEveryElementOnceInWholeCacheLines) {
   const Threads threads(3);
-  for (const std::size_t count :
-       {std::size_t{0}, std::size_t{5}, kThreadPiece, kThreadPiece + 1, kCount}) {
-    std::mutex mutex;
-    std::map<std::size_t, std::size_t> parts;
-    parallel(count, [&](Range part) {
-      const std::lock_guard lock(mutex);
-      EXPECT_TRUE(parts.emplace(part.offset, part.count).second);
-    });
-    std::size_t end = 0;
-    for (const auto& [offset, length] : parts) {
-      EXPECT_EQ(offset, end);
-      EXPECT_EQ(offset % 16, 0u);
-      end = offset + length;
+  for (const bool in_cache : {false, true})
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{5}, kThreadPiece, kThreadPiece + 1, kCount}) {
+      std::mutex mutex;
+      std::map<std::size_t, std::size_t> parts;
+      const auto work = [&](Range part) {
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(parts.emplace(part.offset, part.count).second);
+        EXPECT_LE(part.count, in_cache ? kCachePiece : kThreadPiece);
+      };
+      if (in_cache)
+        in_one_pass({nullptr, count, Device::cpu}, work);
+      else
+        parallel(count, work);
+      std::size_t end = 0;
+      for (const auto& [offset, length] : parts) {
+        EXPECT_EQ(offset, end);
+        EXPECT_EQ(offset % 16, 0u);
+        end = offset + length;
+      }
+      EXPECT_EQ(end, count);
     }
-    EXPECT_EQ(end, count);
-  }
 }
 
 // Each of the pieces waits for the other: alone, a thread would never end.
