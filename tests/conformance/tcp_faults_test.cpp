@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <exception>
 #include <filesystem>
 #include <thread>
 
@@ -226,7 +227,15 @@ TEST(TcpFaults, AConnectionThatCannotBeReplacedIsGivenUpAfterASilence) {
   ranks.start([](Fabric& fabric) -> Task<> {
     co_await fabric.loop().sleep_for(600ms);
     const auto memory = fabric.allocate(kCount);
-    for (;;) co_await fabric.all_reduce(0, memory->span(), Limit::silence(600s));
+    std::exception_ptr lost;
+    try {
+      for (;;) co_await fabric.all_reduce(0, memory->span(), Limit::silence(600s));
+    } catch (const IoError&) {
+      lost = std::current_exception();
+    }
+    // The other is to find out by itself, not from a process that has ended.
+    co_await fabric.loop().sleep_for(2s);
+    std::rethrow_exception(lost);
   });
   wait_for_bytes(ranks.proxy(), 2'000'000);
   ranks.proxy().refuse(true);
