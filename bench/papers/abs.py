@@ -25,7 +25,7 @@ SIZES = {
                   grid=[(0.9, 0.01), (0.9, 0.03)],
                   look_rates={"SGD, momentum 0.9": [(0.9, 0.01), (0.9, 0.03)], "SGD without momentum": [(0, 0.1), (0, 0.3)], "AdamW": [(None, 0.001), (None, 0.003)]}),
     "resnet": dict(target=0.55, samples=80000, batches=(16,), step_ms=40, looks=16, parameters=176402, look_batch=16, look_samples=60000, look_seeds=2,
-                   clusters=("1:1:2:4", "1:1:2:4, slow network"), methods=("`allreduce`, balanced", "`dear`, balanced", "`lasgd`", "`abs`, the paper's", "`abs`, delay auto"),
+                   clusters=("1:1:2:4", "1:1:2:4, slow network"), methods=("`allreduce`, balanced", "`lasgd`", "`abs`, the paper's", "`abs`, delay auto"),
                    grid=[(0.9, 0.02), (0.9, 0.05)], look_rates={"SGD, momentum 0.9": [(0.9, 0.02)], "AdamW": [(None, 0.001)]}),
     "full": dict(target=0.8, samples=400000, batches=(16, 32), step_ms=40, looks=24, parameters=11173962, look_batch=16, look_samples=400000,
                  grid=[(0.9, 0.02), (0.9, 0.05), (0, 0.2)],

@@ -59,7 +59,7 @@ def main():
                     rows.append([f"{g[0]} {g[1]}", m, ", ".join(map(str, best[l, m])), per_cent([f["accuracy"] for f in known[m]]), f"{mean(m, 'loss'):.3f}", f"{mean(m, 'distance'):.2g}",
                                  f"{100 * (mean(m, 'accuracy') - mean('`gossip`', 'accuracy')):+.1f}" if gossip else "",
                                  f"{mean('`gossip`', 'distance') / mean(m, 'distance'):.1f} ×" if gossip else "",
-                                 f"{(mean('`gossip`', 'loss') - mean(m, 'loss')) / doubled:.0%}" if m.startswith("`acid`") else ""])
+                                 f"{(mean('`gossip`', 'loss') - mean(m, 'loss')) / doubled:.0%}" if m.startswith("`acid`") and doubled > 0 else "–" if m.startswith("`acid`") else ""])
             panels[f"{g[0]} of {g[1]}, {l}"] = {m: [100 * f["accuracy"] for f in known[m]] for m in METHODS}
         lines += [f"{l.capitalize()} runs, {lengths[l]:,} samples:" if len(lengths) > 1 else f"{lengths[l]:,} samples:", "",
                   *table(["graph", "method", "momentum, rate", "accuracy, mean (each seed)", "loss", "distance halfway", "points over `gossip`", "distance, times smaller", "gain in loss, of that of rate 2"], rows), ""]
