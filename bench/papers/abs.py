@@ -104,7 +104,7 @@ def times(study):
                          round(median([f.get("samples") or 0 for f in known[m]])), f"{median([f.get('utilisation') or 0 for f in known[m]]):.1%}", f"{gain:.2f} ×"])
     lines = table(["cluster", "method", "micro-batch, momentum, rate", "seconds, each seed", "median", "samples", "of all speeds", "gain"], rows)
     means = ", ".join(f"{m} {statistics.geometric_mean(g):.2f} ×" for m, g in gains.items() if m not in SYNCHRONOUS and min(g) > 0)
-    lines += ["", f"Virtual seconds to {study.size['target']:.0%}; gain: over the best of the cluster's rows of `allreduce` and `dear`. On average over the clusters (geometric mean): {means}. "
+    lines += ["", f"Virtual seconds to {study.size['target']:.0%}; gain: over the best of the cluster's rows of `allreduce` and `dear`. " + (f"On average over the clusters (geometric mean): {means}. " if means else "") +
               f"{study.cost()}"]
     colour = lambda m: COLOURS[1] if m.startswith("`abs`") else COLOURS[0]
     study.write(lines, dots("Time to an accuracy on four workers", panels, f"virtual seconds to {study.size['target']:.0%} test accuracy; a point is a seed, a bar their median", "", colour_of=colour))
