@@ -39,14 +39,18 @@ Task<> half_all_reduce(Fabric& fabric, Span buffer, Deadline deadline) {
   return fabric.all_reduce(0, buffer, deadline, Wire::bf16);
 }
 
-// When the last of `workers` has ended a collective that all begin at 0.
+// When the last of `workers` has ended so many collectives that all begin at 0.
 Duration time_of(Collective collective, int workers, const Network& network,
-                 const std::function<Span(int rank)>& buffer) {
+                 const std::function<Span(int rank)>& buffer, int times = 1) {
   Cluster cluster(workers, network, 1);
   std::vector<Ending> endings(static_cast<std::size_t>(workers));
-  for (int rank = 0; rank < workers; ++rank)
-    cluster.spawn(rank, watched(cluster, collective(cluster.fabric(rank), buffer(rank), kNever),
+  for (int rank = 0; rank < workers; ++rank) {
+    std::vector<Task<>> all;
+    for (int i = 0; i < times; ++i)
+      all.push_back(collective(cluster.fabric(rank), buffer(rank), kNever));
+    cluster.spawn(rank, watched(cluster, all_of(cluster.fabric(rank).loop(), std::move(all)),
                                 endings[static_cast<std::size_t>(rank)]));
+  }
   run_until_idle(cluster);
   Duration last{};
   for (const Ending& ending : endings) {
@@ -56,8 +60,10 @@ Duration time_of(Collective collective, int workers, const Network& network,
   return last;
 }
 
-Duration time_of(Collective collective, int workers, const Network& network, std::size_t count) {
-  return time_of(collective, workers, network, [count](int) { return absent(count); });
+Duration time_of(Collective collective, int workers, const Network& network, std::size_t count,
+                 int times = 1) {
+  return time_of(
+      collective, workers, network, [count](int) { return absent(count); }, times);
 }
 
 // A part of `part_bytes` for each of n ranks.
@@ -97,24 +103,9 @@ TEST_P(RingTime, ThoseThatFollowEachOtherHideALatencyEach) {
   const int n = GetParam();
   const Network network = plain_network(kByteAtNanosecond, 20us);
   constexpr int kMany = 5;
-  const auto in_a_row = [&](Collective collective) {
-    std::vector<Ending> endings(static_cast<std::size_t>(n));
-    Cluster cluster(n, network, 1);
-    for (int rank = 0; rank < n; ++rank) {
-      std::vector<Task<>> all;
-      for (int i = 0; i < kMany; ++i)
-        all.push_back(collective(cluster.fabric(rank), absent(elements(n, 64000)), kNever));
-      cluster.spawn(rank, watched(cluster, all_of(cluster.fabric(rank).loop(), std::move(all)),
-                                  endings[static_cast<std::size_t>(rank)]));
-    }
-    run_until_idle(cluster);
-    Duration last{};
-    for (const Ending& ending : endings) last = std::max(last, ending.at);
-    return last;
-  };
   for (const Collective each : {reduce_scatter, all_gather, all_reduce, half_reduce_scatter,
                                 half_all_gather, half_all_reduce})
-    EXPECT_EQ(in_a_row(each),
+    EXPECT_EQ(time_of(each, n, network, elements(n, 64000), kMany),
               kMany * time_of(each, n, network, elements(n, 64000)) - (kMany - 1) * 20us);
 }
 
