@@ -60,6 +60,7 @@ SECTIONS = [
     Section("predict", "skein simulate beside real runs", "", "bench/predict.py build/skein", minutes=5),
     Section("virtual-cluster", "The virtual cluster: speed, and published times", "", "bench/virtual_cluster.py build/skein"),
     Section("page", "What the live page costs", "", "bench/page_cost.py build/skein"),
+    Section("startup", "How long the program takes to start", "Commands that need no torch: by `skein`, which has none, and by `skein-torch`, which it becomes where it needs it.", "bench/startup.py build/skein", minutes=1),
     Section("save-pause", "How long a checkpoint stops training", "", "build/bench/bench_save_pause"),
     Section("kernels", "Vector operations beside memcpy", "", "build/bench/bench_kernels", minutes=1),
     Section("kernel-threads", "Large vectors on several threads", "", "build/bench/bench_kernel_threads", minutes=1),

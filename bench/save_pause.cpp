@@ -1,7 +1,8 @@
 // How long save_checkpoint() stops training, when a thread writes and when it waits for the disk:
 //   bench_save_pause [MILLIONS of parameters] [FOLDER]
 //   skein run -n 2 -- bench_save_pause
-// AdamW; two steps between saves. Without arguments: 50, in a folder of the temporary ones.
+// And how long verify() takes, which is a part of it. AdamW; two steps between saves. Without
+// arguments: 50, in a folder of the temporary ones.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -58,6 +59,9 @@ int main(int count, char** words) try {
           wait ? "waiting for the disk" : "a thread writes", median(pauses), median(steps),
           median(rests));
   }
+  std::vector<double> comparisons;
+  for (int i = 0; i < 5; ++i) comparisons.push_back(seconds_of([&] { run.verify(); }));
+  if (world.rank() == 0) fmt::print("verify() takes {:.3f} s (median of 5)\n", median(comparisons));
   world.barrier();
   if (world.rank() == 0) std::filesystem::remove_all(folder);
   return 0;

@@ -37,8 +37,9 @@ def spans(skein, strategy, settings):
         with open(file) as trace:
             events = json.load(trace)["traceEvents"]
     own = [e for e in events if e["ph"] == "X" and e["pid"] == 0]
-    begin = [e["ts"] for e in own if e["cat"] == "forward" and not e["name"].startswith("wait")]
-    begin = sorted(begin)[FROM_STEP]
+    # A forward pass is in pieces where it waits for parameters: a step begins with the first one after backward.
+    passes = sorted((e["ts"], e["cat"]) for e in own if e["cat"] in ("forward", "backward"))
+    begin = [at for i, (at, kind) in enumerate(passes) if kind == "forward" and (i == 0 or passes[i - 1][1] == "backward")][FROM_STEP]
     out = []
     for e in own:
         at, end = (e["ts"] - begin) / 1e3, (e["ts"] + e["dur"] - begin) / 1e3
@@ -56,21 +57,6 @@ def without_overlap(bars):
     return drawn
 
 
-def cut(bars):
-    """Computation without the waits inside it."""
-    waits = sorted((begin, end) for kind, begin, end in bars if kind == "wait")
-    out = [bar for bar in bars if bar[0] == "wait"]
-    for kind, begin, end in (bar for bar in bars if bar[0] != "wait"):
-        for first, last in waits:
-            if first < end and last > begin:
-                if first > begin:
-                    out.append((kind, begin, first))
-                begin = max(begin, last)
-        if begin < end:
-            out.append((kind, begin, end))
-    return out
-
-
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -81,7 +67,7 @@ def main():
     for strategy, settings, says in STRATEGIES:
         all_spans = spans(skein, strategy, settings)
         parts.append(f'<text class="name" x="{LEFT}" y="{y - 8}">{strategy}<tspan class="faint" font-weight="400" font-size="13" dx="8">{html.escape(says)}</tspan></text>')
-        rows = [("computes", cut([s for s in all_spans if s[0] in ("forward", "backward", "wait")])),
+        rows = [("computes", [s for s in all_spans if s[0] in ("forward", "backward", "wait")]),
                 ("network", without_overlap([s for s in all_spans if s[0] in NETWORK]))]
         for number, (label, bars) in enumerate(rows):
             top = y + number * (ROW + GAP)

@@ -16,7 +16,8 @@ WIDTH, LEFT, RIGHT, TOP = 1400, 150, 20, 84
 ROW, QUEUE, GAP, BETWEEN_RANKS = 28, 4, 5, 24
 BACKGROUND = "#f4f4f1"
 COLOURS = {"forward": "#7fa3c7", "backward": "#5b7fa6", "all-reduce": "#a98bb8", "reduce-scatter": "#d39a6a", "all-gather": "#7fae8b",
-           "update": "#b8a24a", "wait": "#c9a0a0"}
+           "update": "#b8a24a", "wait": "#c9a0a0", "hidden update": "#d3c88f", "loading": "#b5b5b0", "evaluation": "#9ab8b0",
+           "checkpoint": "#8f8f9c"}
 TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
@@ -120,7 +121,17 @@ def page(parts, height):
 
 def window(ranks, first, steps):
     """From just before a forward of rank 0 to just after the forward that follows `steps` steps later."""
-    forwards = sorted(ranks[min(ranks)].get("forward", []))
+    lanes = ranks[min(ranks)]
+    # A forward pass is in pieces where it waits for parameters: those with no backward between them.
+    pieces = sorted([(*span, kind) for kind in ("forward", "backward") for span in lanes.get(kind, [])])
+    forwards = []
+    for i, (begin, end, _, kind) in enumerate(pieces):
+        if kind == "backward":
+            continue
+        if i > 0 and pieces[i - 1][3] == "forward":
+            forwards[-1] = (forwards[-1][0], end)
+        else:
+            forwards.append((begin, end))
     if first + steps >= len(forwards):
         raise SystemExit(f"the trace has {len(forwards)} forwards: --from and --steps ask for {first + steps + 1}")
     begin, end = forwards[first][0], forwards[first + steps][1]

@@ -34,8 +34,9 @@ if(SKEIN_TORCH)
 endif()
 if(TARGET skein)
   # This LibTorch's folder first: the system's, where other libraries are, may hold another LibTorch.
-  set_target_properties(skein PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib" INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(skein-torch PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS skein RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  install(TARGETS skein-torch RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/skein COMPONENT program)
   install(FILES packaging/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME skein
           COMPONENT program)
   install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program

@@ -219,7 +219,7 @@ function(skein_test name)
     target_compile_options(${name} PRIVATE ${SKEIN_TEST_OPTIONS})
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 900)  # a safety net: tests end what hangs themselves, and machines may be busy
   endif()
   if(NOT TARGET ${arg_LABEL}_label)
     add_custom_target(${arg_LABEL}_label)
@@ -238,7 +238,7 @@ function(skein_test name)
     # Tests that fork run beside threads of earlier ones: their children may have threads all the same.
     foreach(shard RANGE ${last})
       add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1 --gtest_filter=-${slow})
-      set_tests_properties(${name}.${shard} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900
+      set_tests_properties(${name}.${shard} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 3600
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};TSAN_OPTIONS=die_after_fork=0")
     endforeach()
   elseif(arg_PARTS)
@@ -249,7 +249,7 @@ function(skein_test name)
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${part}")
     endforeach()
   else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 600
                          PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${arg_PROPERTIES})
   endif()
 endfunction()

@@ -22,7 +22,7 @@ endfunction()
 # Runs the cases that match FILTER on RANKS ranks, which `launcher` starts.
 function(skein_mpi_cases name program launcher ranks filter)
   add_test(NAME ${name} COMMAND ${launcher} -n ${ranks} $<TARGET_FILE:${program}> --gtest_brief=1 --gtest_filter=${filter})
-  set_tests_properties(${name} PROPERTIES LABELS conformance TIMEOUT 120 PROCESSORS 2 ENVIRONMENT "${mpi_environment}")
+  set_tests_properties(${name} PROPERTIES LABELS conformance TIMEOUT 3600 PROCESSORS 2 ENVIRONMENT "${mpi_environment}")
 endfunction()
 
 skein_mpi_program(mpi_tests LIBS skein_core ${SKEIN_TCP_LIBRARIES} ${SKEIN_MPI_LIBRARIES})
@@ -40,7 +40,7 @@ target_link_libraries(mpi_world_program PRIVATE skein_core)
 add_dependencies(conformance_label mpi_world_program)
 add_test(NAME mpi.world COMMAND ${MPIEXEC_EXECUTABLE} -n 3 $<TARGET_FILE:mpi_world_program>)
 add_test(NAME mpi.world_fails COMMAND ${MPIEXEC_EXECUTABLE} -n 3 $<TARGET_FILE:mpi_world_program> fail)
-set_tests_properties(mpi.world mpi.world_fails PROPERTIES LABELS conformance TIMEOUT 60 ENVIRONMENT "${mpi_environment}")
+set_tests_properties(mpi.world mpi.world_fails PROPERTIES LABELS conformance TIMEOUT 900 ENVIRONMENT "${mpi_environment}")
 set_tests_properties(mpi.world_fails PROPERTIES PASS_REGULAR_EXPRESSION "a reason of its own")
 
 find_program(SKEIN_MPICH_RUN mpiexec.mpich)

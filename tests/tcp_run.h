@@ -17,7 +17,7 @@ class TcpRun {
     out.size = size;
     out.rendezvous = place_.rendezvous();
     out.secret_file = place_.secret_file();
-    out.join_timeout = std::chrono::seconds(20);
+    out.join_timeout = std::chrono::seconds(120);
     return out;
   }
 

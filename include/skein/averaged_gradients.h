@@ -1,8 +1,10 @@
 // What Distributed::before_update shows of a step's gradient.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace skein {
 
@@ -23,12 +25,17 @@ class AveragedGradients {
   }
 
   // Multiplies every element.
-  void scale(double factor) { factor_ *= factor; }
+  void scale(double factor) {
+    factor_ *= factor;
+    scaled_ *= factor;
+    limit_ *= std::abs(factor);
+  }
 
   // Limits the norm as OptimizerSpec::clip() does, bit for bit.
   void clip(double max_norm) {
     const double factor = max_norm / (norm() + 1e-6);
-    if (!(factor > 1)) scale(factor);
+    if (!(factor > 1)) factor_ *= factor;
+    limit_ = std::min(limit_, max_norm);
   }
 
   // Calls `change` for every piece of the gradient that this worker makes the update of, each
@@ -58,6 +65,13 @@ class AveragedGradients {
   bool skipped() const { return skipped_; }  // whether skip() was called
   bool changed() const { return changed_; }  // whether each() was called
 
+  // Internal: what the same calls of scale() and clip() would multiply another gradient of that
+  // norm by.
+  double factor_for(double norm) const {
+    const double scaled = norm * std::abs(scaled_);
+    return scaled > limit_ ? scaled_ * (limit_ / scaled) : scaled_;
+  }
+
   // Internal: where the elements are.
   class Source {
    public:
@@ -78,6 +92,8 @@ class AveragedGradients {
   mutable double norm_;
   mutable bool stale_ = false;
   double factor_ = 1;
+  double scaled_ = 1;                                       // by scale() alone
+  double limit_ = std::numeric_limits<double>::infinity();  // of the norm, by clip()
   bool skipped_ = false, changed_ = false;
   bool of_one_step_;
   Source* source_ = nullptr;

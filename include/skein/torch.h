@@ -8,6 +8,19 @@
 //     dp.step(batch.data.size(0));        // instead of optimizer.step() and zero_grad()
 //   }
 //   dp.save("model.safetensors");
+//
+// The last line of each function's comment says who calls it, when, and at what pace:
+//   Called by: all workers, between steps, at any pace.
+// WHO is "all workers" (each makes the call, equally often and in the same order as its other
+// calls of this kind; where one does not come the others get an error that names the call), "each
+// worker for itself" (nobody waits for it) or "any worker" (one is enough).
+// WHEN is "between steps" (after step() and before the next backward()), "within a step" (between
+// the two), "before the first step" or "at any time".
+// PACE is "at any pace" (perhaps after different numbers of steps, as workers make them that do not
+// run in lockstep), "after the same step" (all have made the same number of steps, or are in a
+// function of every(), or have come out of flush()) or "at its own pace" (whenever it likes).
+//
+// docs/what-may-i-call-when.md has all of them in one table, with what happens otherwise.
 #pragma once
 
 #include <torch/torch.h>
@@ -47,20 +60,26 @@ class Distributed {
 
   // Ends a step: averages the gradients (means over this worker's `samples` samples, so that every
   // sample counts the same), updates the parameters and clears the gradients. A worker that has no
-  // samples left while others do calls step(0), or flush(). Throws IoError when a peer is lost.
+  // samples left while others do calls step(0), or flush(); step(0) clears what gradients there are
+  // and counts nothing of them. A step in which no worker has samples is no update. Throws IoError
+  // when a peer is lost, ConfigError for samples without a gradient: where no backward() of this
+  // module has been called since the last step, and none of its gradients was set by hand.
+  // Called by: all workers, within a step, at any pace.
   void step(std::int64_t samples);
 
   // The same for the batch that a loop over share() has handed out. ConfigError outside of one.
   void step();
 
   // Says, before backward(), how many samples the coming step will have on this worker. Needed only
-  // when the workers' shares change from one step to the next (without it the last step's number is
-  // assumed; ConfigError at the next step or flush() if the shares then came out in other
-  // proportions).
+  // when the workers' shares change from one step to the next (without it the number of the last
+  // step that had samples is assumed; ConfigError at the next step or flush() if the shares then
+  // came out in other proportions), and not where gradients stay until step() (`overlap=false`).
+  // Called by: each worker for itself, between steps, at its own pace.
   void expect(std::int64_t samples);
 
   // From now on a step has this many backward passes (gradient accumulation): nothing is sent
   // before the last. Their gradients are added up; `samples` in step() counts them all.
+  // Called by: each worker for itself, between steps, at its own pace.
   void accumulate(int backward_passes);
 
   // Calls `change` in every step, on the thread that calls step(), with the gradient that the
@@ -74,6 +93,7 @@ class Distributed {
   // step() (or flush()); then no further step can be made. What it refers to must outlive this
   // object, whose destructor may make the last update. An empty function ends it.
   // OptimizerSpec::clip() limits what it leaves.
+  // Called by: all workers, between steps, after the same step.
   void before_update(std::function<void(AveragedGradients&)> change);
 
   // Whether all workers together have trained on that many samples: the end of a loop for any
@@ -82,6 +102,7 @@ class Distributed {
   // In lockstep true after the same step on all workers. Where workers have a pace of their own,
   // true on each as soon as it knows; strategies that look at the run's end take `total_samples`
   // for it.
+  // Called by: each worker for itself, at any time, at its own pace.
   bool done(std::int64_t total_samples);
 
   // A dataset that all workers share, in batches:
@@ -102,7 +123,13 @@ class Distributed {
   // At its end (or a `break`, or a stopping() run) the loop calls flush(), so all workers come to
   // it, after different numbers of batches if need be. An exception leaves it without. Batches are
   // loaded by a thread ahead of their use, one at a time; what the dataset throws comes out of the
-  // loop.
+  // loop. Loops of one run come one after the other. ConfigError, on all workers, at the end of a
+  // loop in which nobody made a step, and for one that begins inside another, or in evaluate()
+  // without options.evaluate.
+  //
+  // With options.evaluate the loop does not train, for the body of evaluate(): each worker gets its
+  // own even part of the dataset, and every sample comes once. No step is made, and nothing is
+  // counted.
   //
   // Epochs are numbered through all loops of a run, and each has an order of its own. A run that
   // was resumed goes on in the middle of an epoch, after samples() samples: the first loops pass
@@ -111,6 +138,7 @@ class Distributed {
   // were under way then come again or not at all.
   //
   // The first dimension of both tensors counts samples.
+  // Called by: all workers, between steps, at any pace.
   SharedRange<torch::data::Example<>> share(torch::Tensor data, torch::Tensor target,
                                             const ShareOptions& options = {});
 
@@ -162,9 +190,11 @@ class Distributed {
   // lockstep, after the same step; true on each as soon as it knows under other strategies. Loops
   // over share() end by themselves then; other loops are written
   //   while (!run.done(total) && !run.stopping()) { … }
+  // Called by: each worker for itself, at any time, at its own pace.
   bool stopping();
 
   // Asks all workers to end. One is enough; it counts from the next step on.
+  // Called by: any worker, at any time, at its own pace.
   void stop();
 
   // Calls `look` with a record of how the run is going, after every `every`-th update of this
@@ -175,49 +205,88 @@ class Distributed {
   // What `look` throws comes out of step() or flush(). It may use the world where all workers set
   // it and are in lockstep; not this object. An empty function ends it. ConfigError for `every`
   // below 1.
+  // Called by: each worker for itself, between steps, at its own pace.
   void on_record(std::int64_t every, std::function<void(const Record&)> look);
 
   // What records say of the loss: the mean of the values since the last record. A loss on a GPU is
   // not waited for. Does nothing without on_record().
+  // Called by: each worker for itself, within a step, at its own pace.
   void report_loss(const torch::Tensor& loss);
 
   // The same for a plain number.
   void report_loss(double loss);
 
   // The same for a figure of your own.
+  // Called by: each worker for itself, within a step, at its own pace.
   void report(const std::string& name, double value);
 
   // Leaves the model that should be evaluated: every update applied on every worker, equal models,
   // the same samples(). All workers call it, after step(), perhaps after different numbers of
   // steps: it says that this worker makes no more until all have come here, and takes part in what
   // the others still do. Then training may go on. What is written to the parameters between this
-  // and the next step, on all workers, counts.
+  // and the next step, on all workers, counts. Between other steps it may be lost; under `abs` it
+  // is a ConfigError of a later step, or of flush(). ConfigError, on all workers and naming the
+  // parameter, where the module of one of them has other parameters than distribute() found, or
+  // keeps their values elsewhere: a layer that was replaced, say.
+  // Called by: all workers, between steps, at any pace.
   void flush();
+
+  // flush(), then compares a digest of all parameters over the workers. Throws Error, on all of
+  // them, that names the first parameter which is not equal everywhere, and who has which value.
+  // Takes one pass over the model and one small exchange; save() and save_checkpoint() do it, and a
+  // debug build of the library in each flush().
+  // Called by: all workers, between steps, at any pace.
+  void verify();
+
+  // From now on calls `body` on all workers together each time that the samples of all workers have
+  // passed another multiple of `samples`, under every strategy: with every update applied, equal
+  // models and the same samples(), as after flush(), on the thread that is in step() or flush().
+  //   run.every(10000, [&] { run.evaluate(…); if (world.rank() == 0) print(…); });
+  // Where each worker has its own pace, one that comes to a mark waits for the others, and those
+  // that are in flush() already come along. A mark that several steps at once have passed is seen
+  // to once. Marks of several functions come in the order of their samples, then of the calls of
+  // every(). In a resumed run they go on from there. `body` may use this object but for step(), and
+  // the world; what it refers to must outlive this object, whose destructor may come to a last
+  // mark. What it throws comes out of step() or flush(). ConfigError for `samples` below 1, and
+  // where the workers pass different numbers.
+  // Called by: all workers, between steps, after the same step.
+  void every(std::int64_t samples, std::function<void()> body);
 
   // Calls `body` while the module is the one to judge: the mean of the workers' models, with
   // averaged buffers, in eval() mode and without gradients. Then the module is as it was. All
   // workers call it, after step(), perhaps after different numbers of steps, and may use the world
   // in `body`:
-  //   run.evaluate([&] { … correct += …; });
+  //   run.evaluate([&] {
+  //     for (auto& batch : run.share(images, labels, {.batch = 250, .evaluate = true}))
+  //       correct += …, count += batch.size;
+  //   });
   //   const auto all = world.sum_integers({correct, count});
+  // ConfigError for calls in `body` that would train, save or flush.
   // Training goes on as if nothing had been asked, but for `local` and `lasgd`, whose workers come
-  // together for it as in flush(). What `body` throws comes out when the module is as it was.
+  // together for it as in flush() and go on from the mean that it shows. What `body` throws comes
+  // out when the module is as it was.
+  // Called by: all workers, between steps, at any pace.
   void evaluate(const std::function<void()>& body, Weights weights = Weights::trained);
 
   // Keeps an exponential moving average of the parameters from now on, for Weights::ema: after the
-  // first step it is the model, and every later one makes it decay * average + (1 - decay) * model.
-  // Checkpoints hold it; call it before resume(). It costs as much memory as the model, and a pass
-  // over it in each step. ConfigError unless 0 <= decay < 1.
+  // first update it is the model, and every later one makes it decay * average + (1 - decay) *
+  // model. Updates that this worker makes while it waits in flush() count, too: where workers have
+  // equal models they have equal averages. Checkpoints hold it; call it before resume(). It costs
+  // as much memory as the model, and a pass over it at each update. ConfigError unless 0 <= decay
+  // < 1, and after resume(), which would have brought the average back.
+  // Called by: all workers, before the first step, after the same step.
   void keep_ema(double decay);
 
   // flush(), then writes the model's parameters and buffers (floating-point ones averaged over the
   // workers) to a file, which appears when it is whole. PATH.pt and PATH.pth are for Python: a dict
   // of tensors for load_state_dict(torch.load(path)). Any other name is a safetensors file, which
   // load() reads. All workers call it, between steps; rank 0 writes, and where it cannot all throw.
+  // Called by: all workers, between steps, at any pace.
   void save(const std::string& path, Weights weights = Weights::trained);
 
   // Reads a safetensors file that save() wrote. All workers call it. Where one of them cannot read
   // it, or it does not fit the module (ConfigError), all throw, with the module as it was.
+  // Called by: all workers, between steps, at any pace.
   void load(const std::string& path);
 
   // flush(), then saves all that the run needs to go on exactly here, as DIR/SAMPLES, whole or not
@@ -229,10 +298,19 @@ class Distributed {
   // So does the destructor, but for the error, which it prints. All workers call it, between steps,
   // with a folder that all of them see. ConfigError for a folder that holds checkpoints which this
   // run did not begin with, or in which another run saves now.
+  // Called by: all workers, between steps, at any pace.
   void save_checkpoint(const std::string& dir, const Values& values = {},
                        const CheckpointOptions& options = {});
 
+  // save_checkpoint() at each mark in samples (every()): the way to save that is right under every
+  // strategy. `values` is asked for the program's own values at each.
+  //   run.save_every(50000, "checkpoints");
+  // Called by: all workers, between steps, after the same step.
+  void save_every(std::int64_t samples, const std::string& dir,
+                  std::function<Values()> values = nullptr, const CheckpointOptions& options = {});
+
   // Waits until the last checkpoint is on the disk; throws Error, on all workers, if it is not.
+  // Called by: all workers, between steps, after the same step.
   void wait_for_checkpoint();
 
   // Goes on from the newest whole checkpoint in `dir` (or from `dir`, if that is one), and returns
@@ -241,12 +319,19 @@ class Distributed {
   // strategy. A checkpoint that is damaged is passed over, with a line on stderr. ConfigError, on
   // all workers and with the run as it was, where there are checkpoints and none is whole, where
   // the model or the optimizer is another (it names the tensor), and after a step.
+  // Called by: all workers, before the first step, after the same step.
   Resumed resume(const std::string& dir);
 
-  std::int64_t samples() const;  // trained on so far, by all workers
-  std::int64_t steps() const;    // updates made so far
+  // Samples trained on so far, by all workers.
+  // Called by: each worker for itself, at any time, at its own pace.
+  std::int64_t samples() const;
+
+  // Updates made so far.
+  // Called by: each worker for itself, at any time, at its own pace.
+  std::int64_t steps() const;
 
   // Of the next update, of parameters that no group changes.
+  // Called by: each worker for itself, at any time, at its own pace.
   double learning_rate() const;
 
   // From the next step on the optimizer's learning rate is this one: that of the groups changes by
@@ -254,17 +339,21 @@ class Distributed {
   // it was given. ConfigError where it cannot be. All workers set the same after the same step:
   // those that share updates compare rates, and a step that finds them different is a ConfigError.
   // Where workers have a pace of their own each sets its own.
+  // Called by: all workers, between steps, after the same step.
   void set_learning_rate(double rate);
 
   // From the next step on those parameters stay as they are, with what the optimizer remembers of
-  // them, and need no gradients (requires_grad). All workers do the same after the same step, which
+  // them, and need no gradients (requires_grad). Updates that they miss do not count as theirs, for
+  // AdamW's bias correction, as in torch. All workers do the same after the same step, which
   // is compared as rates are. ConfigError between backward() and step(), and when no parameter is
   // meant.
   //   run.freeze(skein::named("backbone.*"));
+  // Called by: all workers, between steps, after the same step.
   void freeze(const WhichParameters& which);
 
   // The other way round. Parameters that were frozen before distribute() are not trained at all and
   // stay so.
+  // Called by: all workers, between steps, after the same step.
   void unfreeze(const WhichParameters& which);
 
   // For torch's learning-rate schedulers:
@@ -273,9 +362,11 @@ class Distributed {
   // may be none), then those of the groups, cut where settings differ. The rates that are written
   // there hold from the next step on, with the recipe's schedule on top. It has no step() and no
   // state. It lives as long as this object. All workers write the same, as in set_learning_rate().
+  // Called by: each worker for itself, at any time, at its own pace.
   torch::optim::Optimizer& optimizer();
 
   // The world that it was given, also where the program keeps none.
+  // Called by: each worker for itself, at any time, at its own pace.
   World& world();
 
   class Impl;
@@ -300,6 +391,7 @@ class Distributed {
 // outlive the result. Throws ConfigError for what cannot be trained (parameters that are not
 // float32, all on the CPU or all on one GPU, that another Distributed trains, none at all) and for
 // bad options; if only some workers fail so, it throws on the others too.
+// Called by: all workers, before the first step, after the same step.
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy = allreduce());
 

@@ -62,7 +62,8 @@ class HasState {
   // other memory between steps.
   virtual std::map<std::string, torch::Tensor*> state_of(const torch::Tensor& parameter) = 0;
 
-  // So many steps count as made before the next step().
+  // The parameter has had `steps` steps before the next step(): those in which it was frozen, or
+  // which were skipped, do not count, as in torch.
   virtual void set_steps(std::int64_t /*steps*/) {}
 };
 

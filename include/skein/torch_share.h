@@ -28,6 +28,11 @@ struct ShareOptions {
   // run with a later one: `for (auto epoch = resumed.number("epoch"); …)`. Without it a loop goes
   // on from where the one before it ended, and the first begins with epoch 0.
   std::optional<std::int64_t> first_epoch = {};
+
+  // True: a loop that evaluates, in the body of Distributed::evaluate(). Over all workers every
+  // sample comes once, in the dataset's order whatever `shuffle` says; nothing is trained, counted
+  // or passed over by resume().
+  bool evaluate = false;
 };
 
 // What the loop knows of a batch besides its contents.
@@ -74,11 +79,12 @@ class ShareLoop {
   ShareLoop& operator=(const ShareLoop&) = delete;
   ~ShareLoop();  // ends the loop, unless an exception is on its way
 
+  class Impl;
+
   // The next batch of this worker, with what `load` made of it. False at the end.
   bool next(SharedFacts& facts, std::shared_ptr<void>& value);
 
  private:
-  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +16,13 @@ namespace skein {
 
 // How a worker joins the others. All workers of a run have the same.
 struct JoinOptions {
-  // How workers reach each other. "local": processes of one host. "tcp": any hosts; where the build
+  // How workers reach each other. "auto": what the launcher says in SKEIN_FABRIC (as skein run
+  // --fabric does), else "local" on one host; between hosts "nccl" where all workers have it and
+  // compute on GPUs, else "tcp". "local": processes of one host. "tcp": any hosts; where the build
   // has it. "mpi": what mpirun or srun has started; where the build has MPI.
   // "nccl": GPUs, by NVIDIA's NCCL where that is found; all else goes as with "local" on one host,
-  // as with "tcp" between hosts. "auto": "local" on one host; between hosts "nccl" where all
-  // workers have it and compute on GPUs, else "tcp".
-  std::string fabric = "local";
+  // as with "tcp" between hosts.
+  std::string fabric = "auto";
 
   // The longest silence of a peer that an operation waits through; and the longest wait for all to
   // join. Messages that move and steps that are made end a silence.
@@ -69,7 +71,16 @@ class World : public Workers {
   // Joins the run that the launcher's environment describes (skein run, torchrun, mpirun, srun) and
   // blocks until all its workers are there. Without a launcher: a world of one. Throws ConfigError
   // for an environment that is set only in part, IoError when a worker does not come.
+  // Called by: all workers, before anything else, once.
   static World join(const JoinOptions& options = {});
+
+  // The body of a main(): joins, calls `body`, and returns what main() should: 0, 2 after a
+  // ConfigError, 1 after any other exception. That is printed, and the other workers get IoError
+  // with its text; one that leaves a main() without this function is told to them without a text,
+  // since nobody can read it while it passes through destructors.
+  //   int main() { return skein::World::run([](skein::World& world) { train(world); }); }
+  // Called by: all workers, before anything else, once.
+  static int run(const std::function<void(World&)>& body, const JoinOptions& options = {});
 
   // The other one is left without a world: it may only be destroyed or assigned to.
   World(World&&) noexcept;
@@ -79,17 +90,23 @@ class World : public Workers {
 
   ~World();  // peers that still wait for this worker get IoError, once no Distributed is left
 
-  std::string fabric() const;  // how workers reach each other, such as "local"
+  // How workers reach each other, such as "local".
+  // Called by: each worker for itself, at any time, at its own pace.
+  std::string fabric() const;
 
   // The workers of these ranks, which may be in any order. All workers of the world call it, with
   // the same ranks: ConfigError for ranks that there are not or that come twice. At most about 2000
   // groups in a run.
+  // Called by: all workers, at any time, after the same step.
   Group group(const std::vector<int>& ranks);
 
   // All who pass the same colour. All workers of the world call it.
+  // Called by: all workers, at any time, after the same step.
   Group split(int colour);
 
-  // Tells the other workers why this one is about to end; they get IoError with this text.
+  // Tells the other workers why this one is about to end; they get IoError with this text, in one
+  // line of at most 400 bytes.
+  // Called by: any worker, at any time, at its own pace.
   void fail(const std::string& reason);
 
   class Impl;

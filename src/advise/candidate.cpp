@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "strategy/registry.h"
+
 namespace skein::advise {
 namespace {
 
@@ -15,9 +17,7 @@ bool has(const Setup& setup, const char* key, const char* value) {
 
 bool is_bf16(const Setup& setup) { return has(setup, "wire", "bf16"); }
 
-bool is_synchronous(const Setup& setup) {
-  return setup.strategy == "allreduce" || setup.strategy == "dear";
-}
+bool is_synchronous(const Setup& setup) { return traits_of(setup.strategy).synchronous; }
 
 std::string name_of(const Setup& setup) {
   std::string name = setup.strategy;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "core/check.h"
+#include "strategy/registry.h"
 
 namespace skein::advise {
 namespace {
@@ -23,11 +24,8 @@ std::size_t best_of(const std::vector<Candidate>& candidates,
 
 double Rule::percent(const Setup& setup) const {
   const double rounding = is_bf16(setup) ? 3 : 0;
-  if (setup.strategy == "allreduce") return rounding;
-  if (setup.strategy == "dear") return 1 + rounding;
-  if (setup.strategy == "lasgd") return margin;
-  if (setup.strategy == "local" || setup.strategy == "abs") return margin + 1;
-  return margin + 3;
+  const StrategyTraits& traits = traits_of(setup.strategy);
+  return traits.price + (traits.synchronous ? rounding : margin);
 }
 
 double Rule::worth(const Candidate& candidate) const {

@@ -8,6 +8,7 @@
 #include "advise/cluster.h"
 #include "advise/sentences.h"
 #include "core/units.h"
+#include "strategy/registry.h"
 
 namespace skein::advise {
 namespace {
@@ -17,12 +18,7 @@ constexpr double kRatios[] = {1, 1.5, 2, 3, 4, 8};
 
 }  // namespace
 
-char letter_of(const std::string& strategy) {
-  if (strategy == "abs") return 'B';
-  if (strategy == "local") return 'O';
-  if (strategy == "acid") return 'C';
-  return static_cast<char>(strategy.front() - 'a' + 'A');  // allreduce, dear, lasgd, gossip
-}
+char letter_of(const std::string& strategy) { return traits_of(strategy).letter; }
 
 std::string letters_of(const Setup& setup) {
   return fmt::format("{}{}", letter_of(setup.strategy),

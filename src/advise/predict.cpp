@@ -43,7 +43,7 @@ double samples_per_second(const sim::Scenario& scenario, const sim::Report& repo
   for (const sim::WorkerReport& each : report.workers) {
     const Duration active = each.figures.last_step - each.figures.first_step;
     const auto& steps = each.figures.iterations;
-    if (strategy_gossips(setup.strategy))
+    if (traits_of(setup.strategy).needs_graph)
       rate += rate_from(steps, std::ssize(steps) / 2, own);
     else if (active.count() > 0)
       rate += static_cast<double>(each.figures.samples) / seconds(active);
@@ -86,7 +86,7 @@ Candidate predict(const sim::Scenario& cluster, const Setup& setup, int steps) {
   scenario.observe_time = {};
   scenario.observe_samples = 0;
   scenario.samples = scenario.batch * scenario.accumulate * scenario.workers * steps *
-                     (strategy_gossips(setup.strategy) ? kLongerGossip : 1);
+                     (traits_of(setup.strategy).needs_graph ? kLongerGossip : 1);
   const sim::Report report = sim::simulate(scenario, nullptr);
   Candidate out;
   out.setup = setup;

@@ -63,7 +63,7 @@ std::vector<Axis> axes_of(const std::string& strategy, const Space& space, bool 
   }
   if (strategy == "local") axes.push_back({"period", {"8", "16"}, 0.10});
   if (strategy == "lasgd") axes.push_back({"period", {"1", "2", "4"}, 0.02});
-  if (strategy_gossips(strategy)) {
+  if (traits_of(strategy).needs_graph) {
     // The better connected first. Up to three workers have one graph.
     std::vector<std::string> graphs{"exponential", "ring"};
     if (space.workers <= 3) graphs = {"ring"};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "advise/cluster.h"
+#include "strategy/registry.h"
 
 namespace skein::advise {
 namespace {
@@ -50,13 +51,6 @@ std::string what_it_waits_for(const Advice& advice, const Candidate& synchronous
                               : "the others";
 }
 
-std::string what_it_does(const Setup& setup) {
-  if (setup.strategy == "lasgd") return "averages models in the background and never waits";
-  if (setup.strategy == "abs") return "computes on while gradients are summed and never waits";
-  if (setup.strategy == "local") return "meets the others only every few steps";
-  return "averages with one neighbour at a time, beside the computation";
-}
-
 std::string allreduce_reason(const Advice& advice) {
   const Candidate& chosen = advice.recommended();
   const Candidate& fastest = advice.candidates[advice.choice.fastest];
@@ -90,14 +84,13 @@ std::string reason(const Advice& advice) {
     return fmt::format(
         "{} is synchronous as `allreduce` is, {} and computes {:.2f} times its samples per second.",
         words(chosen.setup),
-        is_bf16(chosen.setup) ? "sends half the bytes"
-                              : "hides its communication behind the next forward too",
+        is_bf16(chosen.setup) ? "sends half the bytes" : traits_of(chosen.setup.strategy).does,
         gain);
   const Candidate& synchronous = advice.candidates[advice.choice.synchronous];
   return fmt::format(
       "{} {}, and so uses {:.0f} % of what the workers could compute; {}, the best that is exactly "
       "synchronous, would use {:.0f} % and wait for {} the rest of the time.",
-      words(chosen.setup), what_it_does(chosen.setup), percent(chosen.of_summed_speed),
+      words(chosen.setup), traits_of(chosen.setup.strategy).does, percent(chosen.of_summed_speed),
       words(synchronous.setup), percent(synchronous.of_summed_speed),
       what_it_waits_for(advice, synchronous));
 }
@@ -122,7 +115,7 @@ std::string caution(const Advice& advice) {
   else if (chosen.steps_between > 1.5)
     text +=
         fmt::format(" Its busiest worker makes {:.0f} steps between two {}.", chosen.steps_between,
-                    chosen.setup.strategy == "abs" ? "updates" : "averages");
+                    traits_of(chosen.setup.strategy).equal_replicas ? "updates" : "averages");
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/json_output.h"
 #include "cli/status_line.h"
+#include "cli/with_torch.h"
 #include "cli/workers.h"
 #include "core/atomic_file.h"
 #include "skein/error.h"
@@ -62,8 +63,10 @@ class AdviseCommand {
 
   int operator()(const Invocation& invocation) {
     reader_.read();
-    const JsonOutput json(reader_.options().json(), "advise");
     const auto placement = detect(process_environment);
+    if (reader_.measures_model() && (placement || !reader_.on_hosts())) with_torch();
+    const JsonOutput json(reader_.options(), "advise",
+                          placement.has_value() || !reader_.on_hosts());
     if (!reader_.on_hosts()) {
       if (placement)
         throw ConfigError(fmt::format(

@@ -50,7 +50,7 @@ void AdviseOptionReader::declare_model() {
                     "a setting of model or data, such as model.width=64");
   options_.text("--device", job.device, "WHERE", "where it is measured: cpu, cuda, cuda:K or auto");
   options_.integer("--threads", job.threads, 1, 1024, "N", "threads of a worker");
-  options_.text("--save-profile", save_profile_, "FILE.json", "keep what was measured");
+  options_.document("--save-profile", save_profile_, "FILE.json", "keep what was measured");
   options_.integer("--batch", job.batch, 1, "N",
                    "samples per worker and micro-batch; the profile's unless given", 1 << 24);
   forwarded_.emplace_back("--batch");
@@ -85,8 +85,8 @@ void AdviseOptionReader::declare_answer() {
   options_.integer("--steps", steps_, 8, 10'000, "N",
                    "of each simulation; 40 unless given, fewer for large clusters");
   options_.flag("--quick", quick_, "try no settings, and do not look for what changes the answer");
-  options_.text("--map", map_, "FILE.svg",
-                "draw the answers over bandwidth and heterogeneity, and print them");
+  options_.document("--map", map_, "FILE.svg",
+                    "draw the answers over bandwidth and heterogeneity, and print them");
 }
 
 void AdviseOptionReader::refuse_together(const std::vector<std::string>& names,

@@ -38,6 +38,7 @@ class AdviseOptionReader {
   // --emulate-link, -latency or -step the cluster is an emulated one and the command emulates it.
   std::vector<std::string> train_options(const sim::Scenario& cluster) const;
 
+  CommandOptions& options() { return options_; }
   const CommandOptions& options() const { return options_; }
   const ProfileOptions& what_is_measured() const { return measured_model_; }
   const std::string& profile() const { return profile_; }

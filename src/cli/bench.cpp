@@ -59,7 +59,7 @@ struct BenchKernels {
   int operator()() {
     options.read_config_file();
     const std::size_t size = read_size(bytes);
-    const JsonOutput json(options.json(), "bench kernels");
+    const JsonOutput json(options, "bench kernels");
     const auto gpu = read_device(device, 0);
     const auto queue = gpu ? make_cuda_queue(*gpu) : nullptr;
     const auto rates = measure_kernels(size, queue.get());
@@ -106,8 +106,8 @@ class BenchFabric {
   int operator()(const Invocation& invocation) {
     options_.read_config_file();
     const std::size_t size = read_size(bytes_);
-    const JsonOutput json(options_.json(), "bench fabric");
     const auto placement = detect(process_environment);
+    const JsonOutput json(options_, "bench fabric", placement.has_value());
     hosts_.choose_fabric(options_, network_.fabric);
     network_.check(options_);
     if (!placement) return start(invocation);

@@ -94,7 +94,7 @@ class Checkpoints {
       throw ConfigError(
           "which folder? Usage: skein checkpoints DIR, the --out of a run or the folder in which a "
           "program saves");
-    const JsonOutput json(options_.json(), "checkpoints");
+    const JsonOutput json(options_, "checkpoints");
     const bool one = fs::exists(fs::path(folder_) / "state.json");
     const auto all = one ? std::vector<fs::path>{folder_} : numbered_in(checkpoint_folder(folder_));
     if (all.empty())

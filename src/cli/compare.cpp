@@ -43,14 +43,14 @@ class Compare {
           "compare starts its own workers, and {} has started this process as one; run it outside",
           placement->launcher));
     auto request = reader_.read(invocation);
-    const JsonOutput json(reader_.options().json(), "compare");
+    const JsonOutput json(reader_.options(), "compare");
     StatusLine status(reader_.options().quiet());
     // One page for all runs: it shows the folder that this link names, whichever that is.
     std::optional<LivePage> page;
     if (!request.page.empty()) page.emplace(request.page, request.plan.out / compare::kCurrent);
     request.comparison.running = true;
     save(request);
-    if (!reader_.options().quiet() && plots_missing().empty())
+    if (!reader_.options().quiet() && plots_missing().empty() && appears_by_rename(request.report))
       fmt::print(stderr, "{} shows what is known while runs are made\n", request.report);
     const int stopped = run(request, status);
     request.comparison.running = false;
@@ -94,7 +94,8 @@ class Compare {
     return compare::run_all(request.plan, comparison, signals, events);
   }
 
-  // After every run: whoever looks sees what is known so far.
+  // After every run: whoever looks sees what is known so far. A report that goes to a pipe or a
+  // device is written there once, at the end.
   void save(const CompareOptionReader::Request& request) const {
     nlohmann::json figures = compare::to_json(request.comparison);
     figures["command"] = "compare";
@@ -102,7 +103,8 @@ class Compare {
     figures["seed"] = request.comparison.seed;
     write_whole(request.plan.out / "compare.json",
                 figures.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    write_report(request.report, {{"comparisons", {figures}}});
+    if (!request.comparison.running || appears_by_rename(request.report))
+      write_report(request.report, {{"comparisons", {figures}}});
   }
 
   void print_end(const CompareOptionReader::Request& request, int stopped) const {
@@ -118,6 +120,7 @@ class Compare {
     for (const std::string& sentence : claims.sentences) fmt::print("- {}\n", sentence);
     if (!claims.recommendation.empty()) fmt::print("\n{}\n", claims.recommendation);
     fmt::print("\n{} has every run\n", request.plan.out.string());
+    if (!appears_by_rename(request.report)) return;
     if (plots_missing().empty())
       fmt::print("{} has all of it with plots\n", request.report);
     else

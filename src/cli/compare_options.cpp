@@ -61,7 +61,7 @@ void CompareOptionReader::declare() {
                   "time to --target-accuracy");
   options_.group("Files");
   options_.text("--out", out_, "DIR", "runs, compare.json and report.html go here");
-  options_.text("--report", report_, "FILE", "the report, in place of DIR/report.html");
+  options_.document("--report", report_, "FILE", "the report, in place of DIR/report.html");
   options_.text("--page", page_, "[HOST:]PORT", "show the run that goes on now in a browser, live");
   options_.flag("--continue", continue_, "keep runs that --out has already, by the same commands");
   options_.flag("--overwrite", overwrite_, "make the comparison anew that --out has");
@@ -73,6 +73,7 @@ CompareOptionReader::Request CompareOptionReader::read(const Invocation& invocat
   read_jobs(invocation, request);
   check_search(request);
   read_expected(request.comparison);
+  options_.open_documents(true);
   request.report = report_.empty() ? (fs::path(out_) / "report.html").string() : report_;
   check_folder();
   const bool fresh = !fs::exists(out_);

@@ -28,12 +28,12 @@ class CompareOptionReader {
   // the entry whose it is.
   Request read(const Invocation& invocation);
 
+  CommandOptions& options() { return options_; }
   const CommandOptions& options() const { return options_; }
 
  private:
   void declare();
   void read_jobs(const Invocation& invocation, Request& request);
-  std::vector<compare::Entry> read_entries(const CompareJobs& jobs, compare::Job& shared);
   void check_runs(const CompareJobs& jobs, Request& request) const;
   void check_search(const Request& request) const;
   void check_folder() const;

@@ -10,6 +10,7 @@
 #include "compare/comparison.h"
 #include "compare/difference.h"
 #include "compare/table.h"
+#include "core/atomic_file.h"
 #include "page/assets.h"
 
 namespace skein {
@@ -19,20 +20,26 @@ class Saved {
  public:
   explicit Saved(CLI::App& command) : options_(command) {
     options_.group("Files");
-    options_.text("--report", report_, "FILE", "write one HTML page of all this");
+    options_.document("--report", report_, "FILE", "write one HTML page of all this");
     options_.text("--title", title_, "TEXT", "of the page");
     options_.declare_common();
   }
 
  protected:
+  void read_options() {
+    options_.read_config_file();
+    options_.open_documents(true);
+  }
+
   void write(nlohmann::json figures, nlohmann::json page, const char* command) {
-    const JsonOutput json(options_.json(), command);
+    const JsonOutput json(options_, command);
     if (!report_.empty()) {
       prepare_file("--report", report_);
       page["title"] = title_;
-      if (write_report(report_, page))
+      const bool written = write_report(report_, page);
+      if (written && appears_by_rename(report_))
         fmt::print("\n{} has all of it with plots\n", report_);
-      else
+      else if (!written)
         fmt::print("\nno report: {}\n", plots_missing());
     }
     json.write(std::move(figures), options_.seed(), options_.config());
@@ -49,7 +56,7 @@ class Show : Saved {
   }
 
   int operator()() {
-    options_.read_config_file();
+    read_options();
     nlohmann::json all = nlohmann::json::array();
     for (const std::string& path : paths_) {
       all.push_back(compare::read_comparison(path));
@@ -81,7 +88,7 @@ class Diff : Saved {
   }
 
   int operator()() {
-    options_.read_config_file();
+    read_options();
     const auto before = compare::read_comparison(before_), after = compare::read_comparison(after_);
     const auto changes = compare::changes_between(before, after);
     const auto sentences = compare::change_sentences(changes);

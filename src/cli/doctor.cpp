@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/host.h"
 #include "cli/json_output.h"
+#include "cli/with_torch.h"
 #include "core/units.h"
 #include "fabric/mpi/make_mpi.h"
 #include "launch/environment.h"
@@ -134,6 +135,26 @@ void print(const Diagnosis& diagnosis) {
   if (diagnosis.advice.empty()) fmt::print("nothing is missing\n");
 }
 
+nlohmann::json json_of(const StrategyInfo& strategy) {
+  nlohmann::json options = nlohmann::json::array();
+  for (const OptionInfo& each : strategy.options)
+    options.push_back({{"name", each.name},
+                       {"default", each.fallback},
+                       {"allowed", each.allowed},
+                       {"what", each.what}});
+  const StrategyTraits& traits = strategy.traits;
+  return {{"waits_for", traits.waits_for},
+          {"updates", traits.updates},
+          {"lockstep", traits.lockstep},
+          {"synchronous", traits.synchronous},
+          {"equal_replicas", traits.equal_replicas},
+          {"repeats", traits.repeats},
+          {"survives_losses", traits.survives_losses},
+          {"needs_graph", traits.needs_graph},
+          {"planes", traits.planes},
+          {"options", options}};
+}
+
 nlohmann::json figures(const Diagnosis& diagnosis) {
   const HostFacts& host = diagnosis.host;
   nlohmann::json advice = nlohmann::json::array();
@@ -144,6 +165,8 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
     gpus.push_back({{"name", each.name},
                     {"memory_bytes", each.memory_bytes},
                     {"free_bytes", each.free_bytes}});
+  nlohmann::json described = nlohmann::json::object();
+  for (const StrategyInfo& each : strategies()) described[each.name] = json_of(each);
   return {{"torch", diagnosis.torch},
           {"torch_has_cuda", diagnosis.gpus.in_torch},
           {"gpus", gpus},
@@ -152,6 +175,7 @@ nlohmann::json figures(const Diagnosis& diagnosis) {
           {"filesystem_path", host.filesystem_path},
           {"filesystem_safe", safe_filesystem(host)},
           {"strategies", diagnosis.strategies},
+          {"strategy", described},
           {"fabrics", diagnosis.fabrics},
           {"absent_fabrics", diagnosis.absent_fabrics},
           {"mpi", diagnosis.mpi},
@@ -179,8 +203,9 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
   options->declare_common();
   command.callback([options, &invocation] {
     invocation.action = [options] {
+      with_torch();
       options->read_config_file();
-      const JsonOutput json(options->json(), "doctor");
+      const JsonOutput json(*options, "doctor");
       const Diagnosis diagnosis = diagnose();
       if (!options->quiet()) print(diagnosis);
       json.write(figures(diagnosis), options->seed(), options->config());

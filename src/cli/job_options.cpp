@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "cli/suggest.h"
 #include "core/parse_number.h"
@@ -28,7 +30,38 @@ std::vector<double> parse_speeds(const std::string& text) {
   return out;
 }
 
+// "allreduce, dear: auto", "local: 8, lasgd: 1".
+std::string fallbacks_of(const std::string& option) {
+  std::vector<std::pair<std::string, std::string>> groups;  // strategies, and what it is for them
+  for (const StrategyInfo& strategy : strategies())
+    for (const OptionInfo& each : strategy.options) {
+      if (each.name != option) continue;
+      if (!groups.empty() && groups.back().second == each.fallback)
+        groups.back().first += ", " + strategy.name;
+      else
+        groups.emplace_back(strategy.name, each.fallback);
+    }
+  std::string text;
+  for (const auto& [names, fallback] : groups)
+    text += (text.empty() ? "" : "; ") + names + ": " + fallback;
+  return text;
+}
+
 }  // namespace
+
+std::string strategy_settings_help() {
+  std::string text;
+  std::set<std::string> said;
+  for (const StrategyInfo& strategy : strategies())
+    for (const OptionInfo& each : strategy.options) {
+      if (!said.insert(each.name).second) continue;
+      const bool range = each.allowed.find(' ') != std::string::npos;
+      text += fmt::format("  strategy.{}={}\n      {}{}{} ({})\n", each.name,
+                          range ? "N" : each.allowed, each.what, range ? ", " : "",
+                          range ? each.allowed : "", fallbacks_of(each.name));
+    }
+  return text;
+}
 
 bool positive(double value) { return value > 0; }
 bool not_negative(double value) { return value >= 0; }
@@ -57,7 +90,7 @@ void JobOptions::declare_optimizer() {
   // Its default depends on --optimizer, so none is shown as the value.
   job_.learning_rate = 0;
   options_.number("--lr", job_.learning_rate, "a positive number", positive,
-                  "learning rate; 0.05 for sgd and 0.001 for adamw unless given");
+                  "learning rate; 0.05 for sgd (0.01 with mlp) and 0.001 for adamw unless given");
   options_.number(
       "--momentum", job_.momentum, "a number from 0 to below 1",
       [](double value) { return value >= 0 && value < 1; }, "of sgd");
@@ -88,17 +121,17 @@ void JobOptions::declare_link() {
   options_.duration("--emulate-latency", job_.emulate_latency, "delay of every message");
 }
 
-void JobOptions::read() {
+void JobOptions::read(bool with_model) {
   job_.seed = options_.seed();
   job_.quiet = options_.quiet();
   job_.json = options_.json();
   if (!speeds_.empty()) job_.emulate_speeds = parse_speeds(speeds_);
   if (!slowdowns_.empty()) job_.slowdowns = parse_slowdowns(slowdowns_);
   for (const char* name : {"--topology", "--rate"})
-    if (options_.given(name) && !strategy_gossips(job_.strategy))
+    if (options_.given(name) && !traits_of(job_.strategy).needs_graph)
       throw ConfigError(fmt::format("{}: strategy '{}' does not use it", name, job_.strategy));
   if (job_.deadline.count() <= 0) throw ConfigError("--deadline 0: expected more than 0");
-  check_optimizer();
+  check_optimizer(with_model);
   read_settings(options_, sets_, {"strategy", "model", "data"}, job_);
   if (options_.given("--topology")) job_.strategy_settings["topology"] = topology_;
   if (options_.given("--rate")) job_.strategy_settings["rate"] = fmt::format("{}", rate_);
@@ -124,9 +157,10 @@ void JobOptions::read_wire() {
   }
 }
 
-void JobOptions::check_optimizer() {
+void JobOptions::check_optimizer(bool with_model) {
   const bool sgd = job_.optimizer == "sgd";
-  if (!options_.given("--lr")) job_.learning_rate = sgd ? 0.05 : 0.001;
+  const double sgd_rate = with_model && job_.model == "mlp" ? 0.01 : 0.05;
+  if (!options_.given("--lr")) job_.learning_rate = sgd ? sgd_rate : 0.001;
   for (const char* name : {"--momentum", "--nesterov"})
     if (!sgd && options_.given(name))
       throw ConfigError(

@@ -10,6 +10,9 @@
 namespace skein {
 
 // Declares them on `options`, with `job` behind them; both outlive this.
+// The settings of all strategies, a line each, for help.
+std::string strategy_settings_help();
+
 class JobOptions {
  public:
   JobOptions(CommandOptions& options, TrainOptions& job) : options_(options), job_(job) {}
@@ -21,11 +24,12 @@ class JobOptions {
   void declare_link();    // emulated
 
   // To be called when the command line and the --config file were read: fills in what depends on
-  // other options. ConfigError for what does not fit together.
-  void read();
+  // other options. `with_model`: the job trains --model, which may have a learning rate of its own.
+  // ConfigError for what does not fit together.
+  void read(bool with_model);
 
  private:
-  void check_optimizer();
+  void check_optimizer(bool with_model);
   void read_wire();
 
   CommandOptions& options_;

@@ -1,5 +1,6 @@
 #include "cli/json_output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/options.h"
 #include "core/atomic_file.h"
 #include "skein/error.h"
 
@@ -18,9 +20,20 @@ void prepare_file(const std::string& option, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}", option, path, why));
   };
+  if (path == "-") return;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) refuse("this is a folder: expected the name of a file");
-  const fs::path parent = fs::path(path).parent_path();
+  if (const int own = own_descriptor(path); own >= 0) {
+    const int flags = ::fcntl(own, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) refuse("it is not open for writing");
+    return;
+  }
+  if (!appears_by_rename(path)) {
+    if (access(path.c_str(), W_OK) != 0)
+      refuse(fmt::format("cannot write to it: {}", std::strerror(errno)));
+    return;
+  }
+  const fs::path parent = followed(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   std::error_code code;
   fs::create_directories(folder, code);
@@ -29,8 +42,10 @@ void prepare_file(const std::string& option, const std::string& path) {
     refuse(fmt::format("cannot write in '{}': {}", folder, std::strerror(errno)));
 }
 
-JsonOutput::JsonOutput(std::string path, std::string command)
-    : path_(std::move(path)), command_(std::move(command)) {
+JsonOutput::JsonOutput(CommandOptions& options, std::string command, bool here)
+    : command_(std::move(command)) {
+  options.open_documents(here);
+  path_ = options.json();
   if (!path_.empty()) prepare_file("--json", path_);
 }
 

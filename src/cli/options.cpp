@@ -1,12 +1,18 @@
 #include "cli/options.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 
 #include "cli/config.h"
 #include "cli/suggest.h"
+#include "core/atomic_file.h"
 #include "core/parse_number.h"
 #include "core/units.h"
 #include "skein/error.h"
@@ -53,7 +59,7 @@ CommandOptions::CommandOptions(CLI::App& command) : command_(command) {
 
 void CommandOptions::declare_common() {
   group("Every command");
-  text("--json", json_, "FILE", "write every figure as one JSON object");
+  document("--json", json_, "FILE", "write every figure as one JSON object");
   text("--config", config_, "FILE.toml", "take options from a file; the command line wins");
   add(
       "--seed",
@@ -84,6 +90,31 @@ CLI::Option* CommandOptions::text(const std::string& name, std::string& target,
     target = text;
   };
   return add(name, read, kind, help, target);
+}
+
+CLI::Option* CommandOptions::document(const std::string& name, std::string& target,
+                                      const std::string& kind, const std::string& help) {
+  documents_.push_back({name, &target});
+  return text(name, target, kind, help + "; - is standard output");
+}
+
+void CommandOptions::open_documents(bool here) {
+  std::vector<Document> on_output;
+  for (const Document& each : documents_)
+    if (*each.path == "-" || (!each.path->empty() && own_descriptor(*each.path) == STDOUT_FILENO))
+      on_output.push_back(each);
+  if (on_output.empty()) return;
+  if (on_output.size() > 1)
+    throw ConfigError(fmt::format(
+        "{} {} and {} {}: standard output takes one document; expected a file for one of the two",
+        on_output[0].option, *on_output[0].path, on_output[1].option, *on_output[1].path));
+  if (!here) return;
+  std::fflush(stdout);
+  standard_output_ = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+  if (!standard_output_.valid() || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    throw Error(fmt::format("{} {}: cannot use standard output: {}", on_output[0].option,
+                            *on_output[0].path, std::strerror(errno)));
+  *on_output[0].path = fmt::format("/dev/fd/{}", standard_output_.get());
 }
 
 CLI::Option* CommandOptions::choice(const std::string& name, std::string& target,

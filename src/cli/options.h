@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/file_descriptor.h"
+
 namespace skein {
 
 struct ConfigEntry;
@@ -39,6 +41,10 @@ class CommandOptions {
   CLI::Option* flag(const std::string& name, bool& target, const std::string& help);
   CLI::Option* text(const std::string& name, std::string& target, const std::string& kind,
                     const std::string& help);
+  // A file that is one document and is written once, at the end; "-" is standard output. Only one
+  // of a command's documents can be there.
+  CLI::Option* document(const std::string& name, std::string& target, const std::string& kind,
+                        const std::string& help);
   CLI::Option* choice(const std::string& name, std::string& target,
                       const std::vector<std::string>& allowed, const std::string& help);
   CLI::Option* integer(const std::string& name, std::int64_t& target, std::int64_t low,
@@ -64,6 +70,12 @@ class CommandOptions {
   bool take(const ConfigEntry& entry);
   const std::string& config_file() const { return config_; }  // empty: there is none
 
+  // To be called when all options are read, before anything is printed. `here`: this process writes
+  // the documents. Then, where one is to go to standard output, that is kept for it: everything
+  // else that this process prints there goes to standard error from now on, and the option's value
+  // becomes a path to the real standard output. ConfigError where two documents would go there.
+  void open_documents(bool here);
+
   // --set of the file, which those of the command line override.
   const std::vector<std::string>& config_sets() const { return config_sets_; }
 
@@ -81,8 +93,15 @@ class CommandOptions {
   CLI::Option* add(const std::string& name, Read read, const std::string& kind,
                    const std::string& help, const std::string& value);
 
+  struct Document {
+    std::string option;
+    std::string* path;
+  };
+
   CLI::App& command_;
   std::string group_ = "Options";
+  std::vector<Document> documents_;
+  FileDescriptor standard_output_;  // where a document goes there
   std::string json_, config_;
   std::uint64_t seed_ = 1;
   bool quiet_ = false;

@@ -7,7 +7,9 @@
 #include "cli/commands.h"
 #include "cli/job_options.h"
 #include "cli/json_output.h"
+#include "cli/with_torch.h"
 #include "cli/workers.h"
+#include "core/atomic_file.h"
 #include "core/units.h"
 #include "sim/profile.h"
 #include "skein/error.h"
@@ -104,13 +106,16 @@ class ProfileCommand {
     options_.group("Profiles");
     options_.choice("--builtin", builtin_, sim::builtin_profile_names(),
                     "show this profile and measure nothing");
-    options_.text("--out", out_, "FILE.json", "write the profile, for skein simulate --profile");
+    options_.document("--out", out_, "FILE.json",
+                      "write the profile, for skein simulate --profile");
     options_.declare_common();
   }
 
   int operator()(const Invocation& invocation) {
     options_.read_config_file();
-    const JsonOutput json(options_.json(), "profile");
+    const auto placement = detect(process_environment);
+    if (placement && builtin_.empty()) with_torch();
+    const JsonOutput json(options_, "profile", placement.has_value() || !builtin_.empty());
     if (!out_.empty()) prepare_file("--out", out_);
     if (!builtin_.empty()) {
       check_nothing_to_measure();
@@ -118,7 +123,6 @@ class ProfileCommand {
       return 0;
     }
     read_job();
-    const auto placement = detect(process_environment);
     const TrainOptions& job = measured_.job;
     if (!placement) return launch(launch_of_self(invocation, job.workers, job.threads));
     if (options_.given("--workers") && placement->size != job.workers)
@@ -155,7 +159,7 @@ class ProfileCommand {
     fmt::print("{}", print(profile));
     if (!out_.empty()) {
       sim::write_profile(out_, profile);
-      if (!options_.quiet()) fmt::print("written to {}\n", out_);
+      if (!options_.quiet() && appears_by_rename(out_)) fmt::print("written to {}\n", out_);
     }
     json.write(figures(profile), options_.seed(), options_.config());
   }

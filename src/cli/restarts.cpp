@@ -22,9 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using namespace std::chrono_literals;
 
 constexpr const char* kVariable = "SKEIN_RESTARTS";
 constexpr int kPause = 1, kPauseWhenStuck = 3;  // seconds
+constexpr auto kLastMoment = 5s;                // for the last workers of an agent to end
 
 // The checkpoint that a resumed run takes, unless it is damaged.
 struct Newest {
@@ -103,7 +105,10 @@ class Restarts {
 
   void tell(LaunchOptions& launch) {
     list_.back()["workers"] = launch.workers;
-    launch.extra_env[kVariable] = text_of({{"batch_workers", options_.workers}, {"list", list_}});
+    // Agents that do not hear from the launcher end their workers after its silence, in a moment.
+    const auto outlived = launch.remote ? launch.remote->silence + kLastMoment : 0ms;
+    launch.extra_env[kVariable] = text_of(
+        {{"batch_workers", options_.workers}, {"list", list_}, {"outlived_ms", outlived.count()}});
   }
 
   bool leave_out(LaunchOptions& launch, const HostError& error) const {
@@ -193,11 +198,13 @@ void read_restarts(const char* text, TrainOptions& options) {
   const Json all = Json::parse(text, nullptr, false);
   if (!all.is_object() || !all.contains("list") || !all["list"].is_array() ||
       !all.contains("batch_workers") || !all["batch_workers"].is_number_integer() ||
-      all["batch_workers"] < 1)
+      all["batch_workers"] < 1 || !all.contains("outlived_ms") ||
+      !all["outlived_ms"].is_number_integer())
     throw ConfigError(
         fmt::format("{}={}: expected what skein train --restarts sets", kVariable, text));
   options.restarts_json = all["list"].dump();
   options.batch_workers = all["batch_workers"].get<int>();
+  options.outlived = std::chrono::milliseconds(all["outlived_ms"].get<std::int64_t>());
 }
 
 }  // namespace skein

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "fabric/fabric.h"
 #include "launch/launcher.h"
+#include "runtime/fabrics.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -21,6 +22,8 @@ struct RunCommand {
     options.integer("-n,--workers", launch.workers, 1, kMostWorkersOfAHost, "N",
                     "how many to start");
     hosts.declare(options);
+    options.text("--fabric", fabric, "NAME",
+                 "what World::join() uses where the program names none: " + describe_fabrics());
     options.text("--rendezvous", rendezvous, "HOST[:PORT]",
                  "--hosts: where rank 0 is (else the first host's name, and a port that is free)");
     declare_certificates(options, given);
@@ -45,6 +48,19 @@ struct RunCommand {
       throw ConfigError("which program? Usage: skein run -n 4 -- PROGRAM ARGUMENTS...");
   }
 
+  void choose_fabric() {
+    if (!options.given("--fabric")) return;
+    try {
+      check_fabric(fabric);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("--{}", error.what()));
+    }
+    if (fabric == "mpi")
+      throw ConfigError("--fabric mpi: MPI's own launcher starts the workers; expected mpirun");
+    hosts.choose_fabric(options, fabric);
+    launch.extra_env["SKEIN_FABRIC"] = fabric;
+  }
+
   // What is typed on a host.
   std::vector<std::string> by_hand(const Credentials& credentials) const {
     std::vector<std::string> out{"SKEIN_SECRET_FILE=run.secret"};
@@ -58,7 +74,7 @@ struct RunCommand {
   int operator()(const Invocation& invocation) {
     find_program(invocation);
     options.read_config_file();
-    const JsonOutput json(options.json(), "run");
+    const JsonOutput json(options, "run");
     launch.meeting_place = launch.workers > 1;  // the program may want to talk over TCP
     hosts.read(options, "");
     if (options.given("--rendezvous") && hosts.workers() == 0)
@@ -66,6 +82,7 @@ struct RunCommand {
     if (hosts.workers() > 0 && options.given("--workers") && launch.workers != hosts.workers())
       throw ConfigError(fmt::format("--workers {}: the hosts have {}; leave the option out",
                                     launch.workers, hosts.workers()));
+    choose_fabric();
     const Credentials credentials = find_credentials(given, process_environment);
     if (hosts.print_commands(by_hand(credentials), rendezvous, credentials)) return 0;
     hosts.place(launch, rendezvous, false);
@@ -85,7 +102,7 @@ struct RunCommand {
   CLI::App& command;
   LaunchOptions launch;
   HostOptions hosts;
-  std::string rendezvous;
+  std::string rendezvous, fabric = "auto";
   Credentials given;
   CommandOptions options;
 };
@@ -99,6 +116,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "skein run [OPTIONS] -- PROGRAM [ARGUMENTS...]\n\n"
       "Workers find their place in SKEIN_RANK, SKEIN_SIZE and SKEIN_RUN, and the seed in "
       "SKEIN_SEED.\n"
+      "World::join() joins them: through memory on one host, over tcp between hosts.\n"
       "Rank 0 prints here. When one worker fails, the others are ended and the first failure is\n"
       "shown (but see --go-on).\n\n"
       "Example: skein run -n 4 -- ./train_your_model --epochs 3\n"

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <random>
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
@@ -10,6 +12,8 @@
 #include "cli/simulate_report.h"
 #include "cli/status_line.h"
 #include "cli/suggest.h"
+#include "cli/with_torch.h"
+#include "core/atomic_file.h"
 #include "core/parse_number.h"
 #include "core/spec.h"
 #include "core/units.h"
@@ -23,6 +27,11 @@ namespace {
 
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+
+std::string fresh_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
 
 Json run_one(const SimulateOptionReader::Request& request, StatusLine& status) {
   std::vector<std::unique_ptr<TraceRecorder>> traces;
@@ -46,8 +55,12 @@ Json run_one(const SimulateOptionReader::Request& request, StatusLine& status) {
   const sim::Report report =
       sim::simulate(request.scenario, request.objective.get(), trace_of, tell);
   status.clear();
-  for (const auto& trace : traces) trace->write_part(request.trace);
-  if (!traces.empty()) TraceRecorder::join_parts(request.trace, static_cast<int>(traces.size()));
+  if (!traces.empty()) {
+    const auto stem = appears_by_rename(request.trace) ? std::filesystem::path(request.trace)
+                                                       : TraceRecorder::stem_apart(fresh_id());
+    for (const auto& trace : traces) trace->write_part(stem);
+    TraceRecorder::join_parts(stem, static_cast<int>(traces.size()), request.trace);
+  }
   return figures_of(request, report);
 }
 
@@ -87,7 +100,8 @@ class Simulate {
 
   int operator()(const Invocation& invocation) {
     reader_.read_config_file();
-    const JsonOutput json(reader_.options().json(), "simulate");
+    if (reader_.may_use_models()) with_torch();
+    const JsonOutput json(reader_.options(), "simulate");
     if (!reader_.swarm().empty()) return swarm(json);
     if (!reader_.sweeps().empty()) return sweep(json, invocation.arguments);
     StatusLine status(reader_.options().quiet());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/json_output.h"
@@ -143,7 +144,7 @@ void SimulateOptionReader::declare_reports() {
   options_.duration(
       "--observe-every", observe_every_,
       "virtual time between two looks at the models; else 50 over the run, 10 of model");
-  options_.text("--trace", trace_, "FILE", "write a trace for Perfetto or chrome://tracing");
+  options_.document("--trace", trace_, "FILE", "write a trace for Perfetto or chrome://tracing");
   options_.integer("--trace-workers", trace_workers_, 1, kMostWorkers, "N",
                    "how many workers the trace shows");
   options_.text("--swarm", swarm_, "SEED|FIRST..LAST",
@@ -213,6 +214,11 @@ void SimulateOptionReader::read_length(sim::Scenario& scenario) const {
     scenario.observe_samples = std::max<std::int64_t>(1, scenario.samples / looks);
 }
 
+bool SimulateOptionReader::may_use_models() const {
+  const auto of_objectives = [](const std::string& axis) { return axis.starts_with("objective="); };
+  return objective_ == "model" || std::ranges::any_of(sweeps_, of_objectives);
+}
+
 std::unique_ptr<sim::Objective> SimulateOptionReader::make_objective() const {
   const auto only_for = [&](const char* option, std::initializer_list<const char*> objectives) {
     if (!options_.given(option)) return;
@@ -244,7 +250,7 @@ std::unique_ptr<sim::Objective> SimulateOptionReader::make_objective() const {
 }
 
 SimulateOptionReader::Request SimulateOptionReader::read() {
-  shared_.read();
+  shared_.read(objective_ == "model");
   if (!job_.json.empty()) prepare_file("--json", job_.json);
   if (!trace_.empty()) prepare_file("--trace", trace_);
   Request request;

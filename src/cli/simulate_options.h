@@ -34,7 +34,11 @@ class SimulateOptionReader {
   // Only what says which of the three ways of running this is. May be called before read().
   void read_config_file() { options_.read_config_file(); }
   const std::vector<std::string>& sweeps() const { return sweeps_; }
+
+  // Whether a run, or one of a sweep, may have a real model's gradients.
+  bool may_use_models() const;
   const std::string& swarm() const { return swarm_; }
+  CommandOptions& options() { return options_; }
   const CommandOptions& options() const { return options_; }
   const TrainOptions& job() const { return job_; }  // after read(): what `train` has, too
 

@@ -40,6 +40,11 @@ double busy_fraction(const sim::WorkerFigures& figures) {
   return all > 0 ? std::min(1.0, seconds(figures.busy) / all) : 0;
 }
 
+double waiting_fraction(const sim::WorkerFigures& figures) {
+  const double all = seconds(active_time(figures));
+  return all > 0 ? std::min(1.0, seconds(figures.exposed) / all) : 0;
+}
+
 double exposed_ms(const sim::WorkerFigures& figures) {
   return milliseconds(figures.exposed) /
          static_cast<double>(std::max<std::int64_t>(1, figures.steps));
@@ -53,6 +58,7 @@ Json worker_rows(const sim::Report& report) {
              {"samples", each.figures.samples},
              {"micro_batches", each.figures.micro_batches},
              {"busy_fraction", busy_fraction(each.figures)},
+             {"waiting_fraction", waiting_fraction(each.figures)},
              {"exposed_comm_ms", exposed_ms(each.figures)},
              {"bytes_sent", each.bytes_sent},
              {"outcome", outcome_name(each.outcome.kind)}};

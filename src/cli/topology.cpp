@@ -96,19 +96,20 @@ class TopologyCommand {
         "--rate", rate_, fmt::format("a number from {} to {}", kLeastRate, kMostRate),
         [](double rate) { return rate >= kLeastRate && rate <= kMostRate; },
         "averagings that a worker takes part in per gradient of its own");
-    options_.text("--edges", edges_, "FILE", "write the graph as a file that --kind reads");
+    options_.document("--edges", edges_, "FILE", "write the graph as a file that --kind reads");
     options_.declare_common();
   }
 
   int operator()() {
     options_.read_config_file();
-    const JsonOutput json(options_.json(), "topology");
+    const JsonOutput json(options_, "topology");
     if (!edges_.empty()) prepare_file("--edges", edges_);
     const Topology graph = Topology::parse(kind_, workers_, options_.seed());
     if (!edges_.empty()) write_whole(edges_, print_edge_list(graph));
     const GossipConstants constants = gossip_constants(graph, rate_);
     fmt::print("{}", print(graph, rate_, constants));
-    if (!edges_.empty() && !options_.quiet()) fmt::print("edges written to {}\n", edges_);
+    if (!edges_.empty() && !options_.quiet() && appears_by_rename(edges_))
+      fmt::print("edges written to {}\n", edges_);
     json.write(figures(graph, rate_, constants), options_.seed(), options_.config());
     return 0;
   }

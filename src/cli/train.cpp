@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/live_page.h"
 #include "cli/train_options.h"
+#include "cli/with_torch.h"
 #include "cli/workers.h"
 #include "keep/run_folder.h"
 #include "launch/shell.h"
@@ -39,7 +40,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
                            options.credentials))
     return 0;
   LaunchOptions launch = launch_of_self(invocation, options.workers, options.threads);
-  launch.go_on = strategy_gossips(options.strategy);  // they survive losses
+  launch.go_on = traits_of(options.strategy).survives_losses;
   launch.stopped_code = kStoppedCode;
   launch.meeting_place = options.fabric == "tcp";
   hosts.place(launch, options.rendezvous, true);
@@ -47,6 +48,12 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
   launch.stopped_limit =
       std::min(launch.stopped_limit,
                std::chrono::duration_cast<std::chrono::milliseconds>(options.deadline));
+  // Held until the run has ended: logs and events are the launcher's.
+  FolderLock lock;
+  if (!options.out.empty()) {
+    lock = take_folder(options.out, launch_lock(options.out));
+    check_may_write(options.out, options.resume, options.overwrite);
+  }
   if (!options.out.empty()) launch.log_dir = options.out + "/logs";
   if (options.overwrite && !options.resume_auto) remove_logs(options.out);
   launch.resume_hint = [&] { return resume_command(invocation, options); };
@@ -62,17 +69,7 @@ int launch_workers(const Invocation& invocation, const TrainOptions& options,
 void add_train(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("train", "train a model with a strategy");
   command.footer(
-      "Settings (--set):\n"
-      "  strategy.fusion=auto|none|SIZE  strategy.balance=true|false  strategy.overlap=true|false\n"
-      "    strategy.reorder=true|false (allreduce, dear)\n"
-      "  strategy.fusion_start=SIZE  strategy.trial_steps=N (dear, fusion=auto)\n"
-      "  strategy.lr_scaling=none|linear|sqrt  strategy.reference_batch=N\n"
-      "    strategy.warmup_rounds=N  strategy.max_micro_batches=N\n"
-      "    strategy.lookahead=auto|own|share|momentum|none  strategy.delay=auto|1|0 (abs)\n"
-      "  strategy.period=N  strategy.outer_momentum=M (local, lasgd)  strategy.period_ms=N\n"
-      "    strategy.warmup=SAMPLES  strategy.average_momentum=true (lasgd)\n"
-      "  strategy.schedule=poisson|fixed  strategy.max_lag=N  strategy.momentum=local|averaged\n"
-      "    (gossip, acid)  strategy.strength=X (acid)\n"
+      "Settings (--set), with their defaults:\n" + strategy_settings_help() +
       "  model.width=N  model.depth=N (mlp, gpt)  model.width=N (cnn, resnet18)\n"
       "    model.heads=N  model.tied=true|false (gpt)\n"
       "  data.train=N  data.test=N  data.seed=N|run (glyphs)  data.size=N (images)  data.context=N "
@@ -85,6 +82,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command.callback([reader, &invocation] {
     invocation.action = [reader, &invocation] {
       const auto placement = detect(process_environment);
+      if (placement) with_torch();
       TrainOptions options = reader->read(placement);
       if (!placement)
         return launch_workers(invocation, options, reader->hosts(), reader->restarts());

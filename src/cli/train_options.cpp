@@ -107,7 +107,8 @@ void TrainOptionReader::declare_files() {
                    "save a checkpoint each time so many samples are done");
   options_.integer("--keep-checkpoints", job_.keep_checkpoints, 1, 1'000'000, "N",
                    "how many of the newest to keep");
-  options_.text("--trace", job_.trace, "FILE", "write a trace for Perfetto or chrome://tracing");
+  options_.document("--trace", job_.trace, "FILE",
+                    "write a trace for Perfetto or chrome://tracing");
 }
 
 void TrainOptionReader::declare_emulation() {
@@ -135,6 +136,7 @@ void TrainOptionReader::declare_reports() {
 
 TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) {
   options_.read_config_file();
+  options_.open_documents(placement.has_value());
   job_.decay_1d = !no_decay_1d_;
   parse_parameter_groups(job_.groups);
   read_hosts(placement);
@@ -144,11 +146,11 @@ TrainOptions TrainOptionReader::read(const std::optional<Placement>& placement) 
   job_.encrypt = network_.encrypt == "on";
   job_.two_levels = network_.levels == "auto";
   check_choices();
-  shared_.read();
+  shared_.read(true);
   read_device(!placement && hosts_.workers() == 0);
   check_restarts(placement);
   find_run();
-  check_files();
+  check_files(placement.has_value());
   check_page(placement);
   job_.command = "train";
   job_.version = SKEIN_VERSION;
@@ -222,7 +224,7 @@ void TrainOptionReader::check_restarts(const std::optional<Placement>& placement
            placement->launcher +
                " has started this worker, and would have to start it again; "
                "leave the option out");
-  if (strategy_gossips(job_.strategy))
+  if (traits_of(job_.strategy).survives_losses)
     refuse("--restarts", most,
            job_.strategy + " goes on without lost workers; leave the option out");
   if (job_.out.empty() || job_.checkpoint_every == 0)
@@ -271,7 +273,9 @@ void TrainOptionReader::check_page(const std::optional<Placement>& placement) {
     job_.observed = folder;
 }
 
-void TrainOptionReader::check_files() const {
+// Whether a run writes to --out now is for the launcher to say, and then for the worker that takes
+// it: the workers of an attempt before this one may be about to end still.
+void TrainOptionReader::check_files(bool as_worker) const {
   if (!job_.tensorboard.empty()) prepare_file("--tensorboard", job_.tensorboard + "/events");
   if (!job_.json.empty()) prepare_file("--json", job_.json);
   if (!job_.trace.empty()) prepare_file("--trace", job_.trace);
@@ -288,7 +292,7 @@ void TrainOptionReader::check_files() const {
   if (job_.overwrite && job_.out.empty())
     throw ConfigError("--overwrite: there is nothing to remove; expected --out DIR");
   if (job_.out.empty()) return;
-  check_may_write(job_.out, job_.resume, job_.overwrite);
+  (as_worker ? check_contents : check_may_write)(job_.out, job_.resume, job_.overwrite);
   std::filesystem::create_directories(job_.out, code);
   if (code)
     throw ConfigError(

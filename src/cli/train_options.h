@@ -42,7 +42,7 @@ class TrainOptionReader {
   void check_choices() const;
   void check_restarts(const std::optional<Placement>& placement);
   void find_run();
-  void check_files() const;
+  void check_files(bool as_worker) const;
   void check_page(const std::optional<Placement>& placement);
 
   CommandOptions options_;

@@ -25,10 +25,10 @@ class Watch {
   }
 
   int operator()() {
+    stop_on_signals();  // first: Ctrl-C ends it well however early it comes
     options_.read_config_file();
     check_folder();
-    const JsonOutput json(options_.json(), "watch");
-    stop_on_signals();
+    const JsonOutput json(options_, "watch");
     const PageServer server("--page", parse_page_address("--page", page_), folder_);
     if (!options_.json().empty()) {
       WatchedRun run(folder_);

@@ -207,18 +207,16 @@ class Writer {
   }
 
   void waiting() {
-    const auto order = ranked(rows_, "exposed_comm_ms");
+    constexpr const char *kWaiting = "waiting_ms_per_1000_samples", *kAll = "ms_per_1000_samples";
+    const auto order = ranked(rows_, kWaiting);
     if (order.size() < 2) return;
-    say(fmt::format("{} waited least, {} of an iteration of {}; {} waited longest, {} of {}.",
-                    order.front()->name, shown(*order.front(), "exposed_comm_ms"),
-                    step(*order.front()), order.back()->name,
-                    shown(*order.back(), "exposed_comm_ms"), step(*order.back())));
-  }
-
-  static std::string step(const ClaimRow& row) {
-    return known(row, "iteration_ms") == nullptr
-               ? "unknown length"
-               : print_value(figure("iteration_ms"), median(row, "iteration_ms"));
+    const ClaimRow &least = *order.front(), &most = *order.back();
+    say(fmt::format(
+        "{} waited least, {} of the {} that 1,000 samples took; {} waited longest, {} "
+        "of {}. {}",
+        least.name, shown(least, kWaiting), print_value(figure(kAll), median(least, kAll)),
+        most.name, shown(most, kWaiting), print_value(figure(kAll), median(most, kAll)),
+        kWhyPerSamples));
   }
 
   void bytes() {

@@ -129,7 +129,8 @@ Json to_json(const Comparison& comparison) {
     figures.push_back({{"key", each.key},
                        {"title", each.title},
                        {"unit", figure_unit(each)},
-                       {"more_is_better", each.more_is_better}});
+                       {"more_is_better", each.more_is_better},
+                       {"comparable", each.comparable}});
   return {{"kind", comparison.kind},
           {"title", comparison.title},
           {"typed", comparison.typed},

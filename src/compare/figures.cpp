@@ -19,6 +19,19 @@ std::optional<double> number(const Json& json, const char* key) {
   return found->get<double>();
 }
 
+// Of those that are still there at the end.
+std::optional<double> mean_of_workers(const Json& result, const char* key) {
+  double sum = 0;
+  int workers = 0;
+  if (result.contains("per_worker"))
+    for (const Json& worker : result["per_worker"])
+      if (const auto value = number(worker, key)) {
+        sum += *value;
+        ++workers;
+      }
+  return workers > 0 ? std::optional(sum / workers) : std::nullopt;
+}
+
 // Three digits: what a run repeats.
 std::string rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return fmt::format("{}", value);
@@ -52,8 +65,10 @@ const std::vector<Figure>& all_figures() {
       {"samples_per_second", "samples/s", Kind::count, true},
       {"of_summed_speed", "of S", Kind::percent, true},
       {"busy_fraction", "busy", Kind::percent, true},
-      {"iteration_ms", "iteration", Kind::milliseconds, false},
-      {"exposed_comm_ms", "exposed", Kind::milliseconds, false},
+      {"ms_per_1000_samples", "time/1k", Kind::milliseconds, false},
+      {"waiting_ms_per_1000_samples", "waiting/1k", Kind::milliseconds, false},
+      {"iteration_ms", "iteration", Kind::milliseconds, false, false},
+      {"exposed_comm_ms", "exposed", Kind::milliseconds, false, false},
       {"bytes_sent", "sent", Kind::bytes, false}};
   return figures;
 }
@@ -105,15 +120,12 @@ RunFigures figures_of(const Json& result, double summed_speed) {
   if (const auto share = number(result, "utilisation")) out["of_summed_speed"] = *share;
   if (summed_speed > 0 && out.count("samples_per_second") != 0)
     out["of_summed_speed"] = out["samples_per_second"] / summed_speed;
-  double busy = 0;
-  int workers = 0;
-  if (result.contains("per_worker"))
-    for (const Json& worker : result["per_worker"])
-      if (const auto value = number(worker, "busy_fraction")) {
-        busy += *value;
-        ++workers;
-      }
-  if (workers > 0) out["busy_fraction"] = busy / workers;
+  if (const auto busy = mean_of_workers(result, "busy_fraction")) out["busy_fraction"] = *busy;
+  const auto speed = number(result, "samples_per_second");
+  if (!speed || *speed <= 0) return out;
+  out["ms_per_1000_samples"] = 1e6 / *speed;
+  if (const auto waiting = mean_of_workers(result, "waiting_fraction"))
+    out["waiting_ms_per_1000_samples"] = *waiting * 1e6 / *speed;
   return out;
 }
 

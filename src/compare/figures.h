@@ -18,7 +18,13 @@ struct Figure {
   std::string title;  // of a column
   Kind kind = Kind::plain;
   bool more_is_better = false;
+  bool comparable = true;  // between strategies: what belongs to an update is not
 };
+
+// Why figures of time are of so many samples.
+inline constexpr const char* kWhyPerSamples =
+    "Times are per 1,000 samples of all workers together, since an update is one step under some "
+    "strategies and a round of several steps under others, as under abs.";
 
 // All of them, in the order of the table's columns.
 const std::vector<Figure>& all_figures();

@@ -34,6 +34,11 @@ std::string failure(const Run& run) {
   return fmt::format("failed (exit code {}): {}", run.code, headline(run.error));
 }
 
+// What is left out is in the JSON. The time per 1,000 samples is the speed in other words.
+bool in_table(const Figure& figure) {
+  return figure.comparable && figure.key != "loss" && figure.key != "ms_per_1000_samples";
+}
+
 // What every entry has no figure of takes no column.
 std::vector<const Figure*> columns_of(const Comparison& comparison) {
   std::set<std::string> keys;
@@ -41,8 +46,7 @@ std::vector<const Figure*> columns_of(const Comparison& comparison) {
     for (const auto& [key, spread] : row.figures(comparison.target > 0)) keys.insert(key);
   std::vector<const Figure*> out;
   for (const Figure& each : all_figures())
-    if (keys.count(each.key) != 0 && each.key != "loss" && each.key != "iteration_ms")
-      out.push_back(&each);
+    if (keys.count(each.key) != 0 && in_table(each)) out.push_back(&each);
   return out;
 }
 
@@ -85,7 +89,7 @@ LiveTable::LiveTable(const Comparison& comparison) : rounds_(comparison.rounds) 
   for (const Row& row : comparison.rows)
     name_width_ = std::max(name_width_, shown_width(row.entry.name));
   for (const Figure& each : all_figures()) {
-    if (each.key == "loss" || each.key == "iteration_ms") continue;
+    if (!in_table(each)) continue;
     if (each.key == "seconds_to_target" && comparison.target == 0) continue;
     if (each.key == "accuracy" && comparison.kind == "simulate" &&
         find(comparison.job, "objective") == nullptr)

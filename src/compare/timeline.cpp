@@ -30,6 +30,31 @@ void for_each_event(const std::filesystem::path& path,
   }
 }
 
+// When a worker began its forward passes. A pass is in pieces where it waited for parameters.
+class Passes {
+ public:
+  void add(const Json& event) {
+    const std::string lane = event.value("cat", "");
+    if (lane == "forward" || lane == "backward" ||
+        (lane == "wait" && event.value("name", "") != "read"))
+      spans_.emplace_back(event.value("ts", 0.0) / 1000, lane == "forward");
+  }
+
+  std::vector<double> starts() {
+    std::sort(spans_.begin(), spans_.end());
+    std::vector<double> out;
+    bool inside = false;
+    for (const auto& [begin, forward] : spans_) {
+      if (forward && !inside) out.push_back(begin);
+      inside = forward;
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<double, bool>> spans_;  // begin in ms, whether it is of forward
+};
+
 struct Window {
   double from = 0, to = 0;
   int steps = 0;
@@ -58,17 +83,16 @@ Window middle_of(const std::vector<double>& starts, int steps) {
 }  // namespace
 
 Timeline read_timeline(const std::filesystem::path& trace, int steps, int workers) {
+  std::map<int, Passes> passes;
+  for_each_event(trace, [&](const Json& event) { passes[event.value("pid", 0)].add(event); });
   std::map<int, std::vector<double>> starts;
-  for_each_event(trace, [&](const Json& event) {
-    if (event.value("cat", "") == "forward")
-      starts[event.value("pid", 0)].push_back(event.value("ts", 0.0) / 1000);
-  });
+  for (auto& [rank, each] : passes)
+    if (auto begun = each.starts(); !begun.empty()) starts[rank] = std::move(begun);
   Timeline out;
   if (starts.empty()) return out;
   const auto slowest = std::min_element(
       starts.begin(), starts.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  std::sort(slowest->second.begin(), slowest->second.end());
   const Window window = middle_of(slowest->second, steps);
   if (window.steps == 0) return out;
   out.from_ms = window.from;

@@ -18,7 +18,11 @@ enum class Lane : std::uint8_t {
   update,
   wait,
   device_compute,  // what a device did when: forward and backward, and what the strategy put there
-  device_sums
+  device_sums,
+  hidden_update,  // updates that were made while the worker's own thread did something else
+  loading,        // the next batch
+  evaluation,
+  checkpoint
 };
 
 class Trace {

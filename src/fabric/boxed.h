@@ -15,6 +15,7 @@
 
 #include "fabric/fabric.h"
 #include "fabric/signs.h"
+#include "fabric/wait_end.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -201,6 +202,7 @@ class BoxedFabric : public Fabric {
     stir();
     const Waiting waiting(peer(other));
     const Time begin = loop().now();
+    WaitEnd wait_end(operation.limit, begin);
     Time asked = begin;
     while (!reached()) {
       const std::string trouble = peer(other).trouble();
@@ -213,8 +215,7 @@ class BoxedFabric : public Fabric {
                                   failure_besides(other)),
                       other);
       const Time now = loop().now();
-      const Time end =
-          operation.limit.never() ? kNever : operation.limit.end(begin, peer(other).sign());
+      const Time end = wait_end.at(now, peer(other).sign());
       if (now >= end) throw TooLate(operation, other);
       if (now - asked >= kLookAround) {
         asked = now;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <string_view>
 
 #include "fabric/collectives.h"
@@ -54,6 +55,12 @@ struct Fabric::Turns {
   std::string broken;  // why, once an operation has failed
   int broken_by = -1;  // the peer that the first IoError named
   Signal changed;
+
+  IoError cannot_run(const Operation& operation) const {
+    return IoError(
+        fmt::format("{} cannot run: {} before it did not end well", describe(operation), broken),
+        broken_by);
+  }
 };
 
 Fabric::Fabric(Loop& loop) : loop_(loop) {}
@@ -143,19 +150,27 @@ Task<> Fabric::in_turn(Operation operation, Task<> body) {
                                 describe(operation)));
     late = true;
   }
-  if (!turns.broken.empty())
-    throw IoError(fmt::format("{} cannot run: {} before it did not end well", describe(operation),
-                              turns.broken),
-                  turns.broken_by);
+  if (!turns.broken.empty()) throw turns.cannot_run(operation);
   turn.begun = true;
+  std::exception_ptr closed;
+  int closed_to = -1;
   try {
     co_await body;
+  } catch (const LineClosed& error) {
+    closed = std::current_exception();
+    closed_to = error.peer();
   } catch (const IoError& error) {
     if (turns.broken_by < 0) turns.broken_by = error.peer();
     throw;
   }
-  // Those before, which may have ended later, end first.
+  // Earlier operations may still be running, and end first. If one of them closed the line that
+  // this one needed, its error names the lost rank.
   while (turns.ended < operation.sequence && turns.broken.empty()) co_await turns.changed.wait();
+  if (closed && !turns.broken.empty()) throw turns.cannot_run(operation);
+  if (closed) {
+    turns.broken_by = closed_to;
+    std::rethrow_exception(closed);
+  }
   turn.succeeded = true;
 }
 

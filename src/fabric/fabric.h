@@ -120,8 +120,6 @@ struct Traits {
   bool survives_losses = true;
   // Workers must compute on devices.
   bool devices_only = false;
-  // All ranks must start all collectives in one order, whatever their channels.
-  bool one_order = false;
 };
 
 // One operation under way: what an error message needs to say of it.
@@ -138,6 +136,13 @@ std::string describe(const Operation& operation);
 class TooLate final : public IoError {
  public:
   TooLate(const Operation& operation, int peer);
+};
+
+// An operation finds that an earlier one on its line, which failed, has closed the line. The
+// earlier one knows which rank is lost; this error names the rank at the line's other end.
+class LineClosed final : public IoError {
+ public:
+  using IoError::IoError;
 };
 
 // Is told when an operation starts to wait for a peer (-1: for several) and when the wait is over.

@@ -51,7 +51,6 @@ Traits LevelsFabric::traits() const {
   const Traits inside = inside_->traits();
   out.ring_order &= inside.ring_order && (!between_ || between_->size() == 1);
   out.survives_losses &= inside.survives_losses;
-  out.one_order |= inside.one_order;
   return out;
 }
 
@@ -74,6 +73,15 @@ void LevelsFabric::observe(WaitObserver* observer) {
 void LevelsFabric::progressed() {
   whole_->progressed();
   if (inside_) inside_->progressed();
+}
+
+Time LevelsFabric::latest_sign() const {
+  return inside_ ? std::max(whole_->latest_sign(), inside_->latest_sign()) : whole_->latest_sign();
+}
+
+void LevelsFabric::pass_on(Time sign) {
+  whole_->pass_on(sign);
+  if (inside_) inside_->pass_on(sign);
 }
 
 void LevelsFabric::fail(const std::string& reason) {

@@ -63,6 +63,8 @@ class LevelsFabric final : public Fabric {
   std::uint64_t bytes_sent() const override;
   void observe(WaitObserver* observer) override;
   void progressed() override;
+  Time latest_sign() const override;
+  void pass_on(Time sign) override;
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override { return whole_->expel(peer); }
   bool expelled(int rank) const override { return whole_->expelled(rank); }

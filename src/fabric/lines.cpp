@@ -45,7 +45,7 @@ void Fabric::close_line(Line& line) { not_its_line(line.peer); }
 
 void Fabric::check_open(const Operation& operation, const Line& line) {
   if (line.broken.empty()) return;
-  throw IoError(
+  throw LineClosed(
       fmt::format("{} {} rank {} cannot run: {} before it did not end well", describe(operation),
                   line.outgoing ? "to" : "from", line.peer, line.broken),
       line.peer);

@@ -1,6 +1,7 @@
 #include "fabric/survivors.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/packed.h"
 #include "kernels/kernels.h"
@@ -11,8 +12,18 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 18;
 
+// Parts of a vector that are worth a message of their own, the longest ring of them, and what
+// passes over a ring at a time, whose values are kept apart until it has.
+constexpr std::size_t kLeastPart = std::size_t{1} << 14;
+constexpr int kLongestRing = 256;
+constexpr std::size_t kPieceOfARing = std::size_t{1} << 22;
+
 // Flags of ranks follow what a notice begins with, as bits.
 constexpr std::size_t kFlagsPerByte = 8;
+
+std::int64_t pieces_of(std::size_t count, std::size_t piece) {
+  return static_cast<std::int64_t>((count + piece - 1) / piece);
+}
 
 std::size_t flag_bytes(std::size_t ranks) { return (ranks + kFlagsPerByte - 1) / kFlagsPerByte; }
 
@@ -42,8 +53,8 @@ struct Survivors::Notice {
   }
 };
 
-Survivors::Survivors(Fabric& fabric, Channel up, Channel down)
-    : fabric_(fabric), up_(up), down_(down) {
+Survivors::Survivors(Fabric& fabric, Channel up, Channel down, std::optional<Channel> ring)
+    : fabric_(fabric), up_(up), down_(down), ring_(ring) {
   const auto ranks = static_cast<std::size_t>(fabric.size());
   living_.assign(ranks, true);
   agreed_ = living_;
@@ -109,17 +120,118 @@ void Survivors::end_alone() {
 }
 
 Task<int> Survivors::sum(Span values, Deadline deadline) { return reduce(values, deadline, false); }
-Task<int> Survivors::mean(Span values, Deadline deadline) { return reduce(values, deadline, true); }
 
-Task<int> Survivors::reduce(Span values, Deadline deadline, bool divide) {
+Task<int> Survivors::mean(Span values, Deadline deadline, double* distance,
+                          std::optional<bool> whole) {
   const Duration patience = deadline - fabric_.loop().now();
+  std::size_t passed = 0;
+  int count = fabric_.size();
+  double far = 0;
+  const auto size = static_cast<std::size_t>(fabric_.size());
+  const bool worth_it =
+      size > 1 && fabric_.size() <= kLongestRing && values.count / size >= kLeastPart;
+  // Agreements and blocks of values have numbers of their own, as many as there may be: ranks that
+  // differ in how far the ring came, since a root died between its answers, never take one for the
+  // other.
+  const std::int64_t agreements = worth_it ? 1 + pieces_of(values.count, kPieceOfARing) : 0;
+  const std::int64_t values_from = number_ + agreements;
+  const std::int64_t end =
+      values_from + std::max<std::int64_t>(1, pieces_of(values.count, kBlock)) + (distance ? 1 : 0);
+  if (ring_ && worth_it) {
+    bool goes = whole.value_or(true);
+    if (!goes) ring_.reset();
+    double nothing = 0;
+    if (!whole) goes = co_await agree_on_ring(true, patience, nothing);
+    std::unique_ptr<Memory> memory;
+    if (goes)
+      memory = fabric_.allocate_like(values, std::min(kPieceOfARing, values.count), values.type);
+    while (goes && passed < values.count) {
+      const std::size_t piece = std::min(kPieceOfARing, values.count - passed);
+      goes = co_await mean_over_ring(values.at({passed, piece}), memory->span().at({0, piece}),
+                                     patience, distance ? &far : nullptr);
+      if (goes) passed += piece;
+    }
+  }
+  number_ = values_from;
+  if (passed < values.count || values.count == 0) {
+    double rest = 0;
+    count = co_await reduce(values.at({passed, values.count - passed}),
+                            fabric_.loop().now() + patience, true, distance ? &rest : nullptr);
+    if (distance) co_await average_figure(rest, patience);
+    far += rest;
+  }
+  number_ = end;
+  if (distance) *distance = far;
+  co_return count;
+}
+
+// Whether all ranks are there, know of nobody who is lost, and have nothing that went wrong. Then
+// `figure` becomes the sum of theirs.
+Task<bool> Survivors::agree_on_ring(bool went_well, Duration patience, double& figure) {
+  struct Record {
+    std::uint64_t trouble, figure;  // the bits of a double
+  };
+  Record record{went_well && lost().empty() ? 0U : 1U, std::bit_cast<std::uint64_t>(figure)};
+  const Merge merge = [](std::span<std::byte> into, std::span<const std::byte> from) {
+    const auto one = unpack<Record>(into), other = unpack<Record>(from);
+    pack(into, Record{one.trouble | other.trouble,
+                      std::bit_cast<std::uint64_t>(std::bit_cast<double>(one.figure) +
+                                                   std::bit_cast<double>(other.figure))});
+  };
+  const int count = co_await combine(message_in(record), merge, fabric_.loop().now() + patience);
+  if (record.trouble != 0 || count < fabric_.size()) ring_.reset();
+  figure = std::bit_cast<double>(record.figure);
+  co_return ring_.has_value();
+}
+
+// It may end well on some ranks and not on others when one dies, and some may see that by the
+// deadline alone: so all say how it went, and wait for each other twice as long. `sum` is memory
+// apart. Adds to `far`, unless null, the mean over the ranks of ‖values − mean‖².
+Task<bool> Survivors::mean_over_ring(Span values, Span sum, Duration patience, double* far) {
+  copy(sum, values);
+  bool well = true;
+  try {
+    co_await fabric_.all_reduce(*ring_, sum, fabric_.loop().now() + patience);
+  } catch (const IoError&) {
+    well = false;
+  }
+  scale(sum, static_cast<float>(1 / static_cast<double>(fabric_.size())));
+  double distance = 0;
+  if (far) distance = co_await value_of(fabric_.loop(), squared_distance(values, sum));
+  const bool whole = co_await agree_on_ring(well, 2 * patience, distance);
+  if (!whole) co_return false;
+  if (far) *far += distance / fabric_.size();
+  copy(values, sum);
+  co_return true;
+}
+
+// Added up in the order of ranks.
+Task<> Survivors::average_figure(double& figure, Duration patience) {
+  std::uint64_t bits = std::bit_cast<std::uint64_t>(figure);
+  const Merge merge = [](std::span<std::byte> into, std::span<const std::byte> from) {
+    pack(into, std::bit_cast<std::uint64_t>(std::bit_cast<double>(unpack<std::uint64_t>(into)) +
+                                            std::bit_cast<double>(unpack<std::uint64_t>(from))));
+  };
+  const int count = co_await combine(message_in(bits), merge, fabric_.loop().now() + patience);
+  figure = std::bit_cast<double>(bits) / count;
+}
+
+Task<int> Survivors::reduce(Span values, Deadline deadline, bool divide, double* far) {
+  const Duration patience = deadline - fabric_.loop().now();
+  const auto apart =
+      far ? fabric_.allocate_like(values, std::min(kBlock, values.count), values.type) : nullptr;
   const Take take = [](Span block, Span theirs) { add(block, theirs); };
   std::ptrdiff_t count = 1;
   for (std::size_t offset = 0; offset == 0 || offset < values.count; offset += kBlock) {
     const Span block = values.at({offset, std::min(kBlock, values.count - offset)});
+    if (far) copy(apart->span().at({0, block.count}), block);
     co_await reduce_block(block, patience, take);
     count = std::count(contributors_.begin(), contributors_.end(), true);
     if (divide && count > 1) scale(block, static_cast<float>(1 / static_cast<double>(count)));
+    if (!far) continue;
+    const Figure figure = squared_distance(apart->span().at({0, block.count}), block);
+    const double moved = co_await value_of(fabric_.loop(), figure);
+    *far += moved;
   }
   co_return static_cast<int>(count);
 }
@@ -169,7 +281,8 @@ Task<> Survivors::lead(Span block, Duration patience, const Take& take) {
       if (!here) continue;
       take(block, inbox(block, block.count));
       contributors_[static_cast<std::size_t>(peer)] = true;
-    } catch (const IoError&) {
+    } catch (const IoError& error) {
+      if (dynamic_cast<const TooLate*>(&error) != nullptr) late_.push_back(peer);
       silent.push_back(peer);
       lose(peer);
     }

@@ -4,6 +4,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -24,8 +26,8 @@ namespace skein {
 // stays lost. Not thread-safe.
 class Survivors {
  public:
-  // Both channels are used by nothing else.
-  Survivors(Fabric& fabric, Channel up, Channel down);
+  // The channels are used by nothing else. Without `ring` every mean goes through the star.
+  Survivors(Fabric& fabric, Channel up, Channel down, std::optional<Channel> ring = std::nullopt);
 
   bool lives(int rank) const { return living_[static_cast<std::size_t>(rank)]; }
   std::vector<int> lost() const;
@@ -39,11 +41,22 @@ class Survivors {
   // blocks (of 256 Ki elements) has contributed to the first alone.
   Task<int> sum(Span values, Deadline deadline);
 
-  // The same, divided by how many contributed, for each block.
-  Task<int> mean(Span values, Deadline deadline);
+  // The same, divided by how many contributed, for each block. As long as nobody is lost and parts
+  // of the vector are worth a message, pieces of it pass over a ring of all (all_reduce), so that
+  // nobody moves more than two vectors. A piece that does not pass well on all of them takes the
+  // star, with everybody's values as they were, and so does all that follows. Where `distance` is
+  // not null, on all ranks, it becomes the mean over those who contributed of ‖own values − mean‖².
+  // `whole` is what all ranks have agreed on already: whether nobody is lost. Without it they ask
+  // each other.
+  Task<int> mean(Span values, Deadline deadline, double* distance = nullptr,
+                 std::optional<bool> whole = std::nullopt);
 
   // Fabric::combine over the living. A record is at most 1 MiB.
   Task<int> combine(Span record, const Merge& merge, Deadline deadline);
+
+  // The ranks that this one has lost, as the lowest, because they did not come in time; each is
+  // named once.
+  std::vector<int> take_late() { return std::exchange(late_, {}); }
 
   // Whether the others have gone on without this worker, which had not come in time: it is alone
   // since, and what it computes is no concern of theirs.
@@ -64,7 +77,10 @@ class Survivors {
   // Takes a peer's block into the own one.
   using Take = std::function<void(Span block, Span theirs)>;
 
-  Task<int> reduce(Span values, Deadline deadline, bool divide);
+  Task<int> reduce(Span values, Deadline deadline, bool divide, double* far = nullptr);
+  Task<bool> agree_on_ring(bool went_well, Duration patience, double& figure);
+  Task<bool> mean_over_ring(Span values, Span sum, Duration patience, double* far);
+  Task<> average_figure(double& figure, Duration patience);
   Task<> reduce_block(Span block, Duration patience, const Take& take);
   Task<> lead(Span block, Duration patience, const Take& take);
   Task<bool> contributed(int peer, Span block, Deadline deadline, Duration patience);
@@ -83,9 +99,11 @@ class Survivors {
 
   Fabric& fabric_;
   Channel up_, down_;
+  std::optional<Channel> ring_;  // none as soon as it cannot be whole
   std::vector<bool> living_, contributors_, told_;
   std::vector<bool> agreed_;         // who lived, as all have heard
   std::map<int, Header> announced_;  // blocks that ranks have announced and not sent
+  std::vector<int> late_;
   bool left_behind_ = false;
   std::int64_t number_ = 0;  // of the present block; the same on all ranks
   std::unique_ptr<Memory> inbox_;

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kChecksums = "checksums.json";
+constexpr const char* kState = "state.json";
 constexpr const char* kUnfinished = "unfinished-";
 
 std::map<std::string, FileSum> read_checksums(const fs::path& path) {
@@ -108,8 +109,14 @@ Inspection inspect(const fs::path& checkpoint, int part, int parts) {
   if (found.checksums) look([&] { files = read_checksums(checkpoint / kChecksums); });
   int file = 0;
   for (const auto& named : files)
-    if (file++ % parts == part) look([&] { check_file(checkpoint / named.first, named.second); });
-  if (part == 0) look([&] { read_state(checkpoint); });
+    if (file++ % parts == part && named.first != kState)
+      look([&] { check_file(checkpoint / named.first, named.second); });
+  // What is wrong with it is said once.
+  if (part == 0)
+    look([&] {
+      read_state(checkpoint);
+      if (files.contains(kState)) check_file(checkpoint / kState, files.at(kState));
+    });
   return found;
 }
 

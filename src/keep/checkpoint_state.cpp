@@ -27,8 +27,9 @@ class Entries {
                                     path.string(), std::strerror(errno)));
     try {
       json_ = Json::parse(file);
-    } catch (const Json::exception& error) {
-      throw ConfigError(fmt::format("{} is not JSON: {}", path.string(), error.what()));
+    } catch (const Json::exception&) {
+      throw ConfigError(
+          fmt::format("{} is damaged: it is not JSON, as Skein writes it", path.string()));
     }
     if (!json_.is_object())
       throw ConfigError(fmt::format("{}: expected a JSON object", path.string()));
@@ -111,10 +112,18 @@ class Entries {
 }  // namespace
 
 std::string print_state(const CheckpointState& state) {
-  Json json{{"run_id", state.run_id}, {"saved", state.saved},         {"samples", state.samples},
-            {"steps", state.steps},   {"reference", state.reference}, {"workers", state.workers},
-            {"order", state.order},   {"ordered", state.ordered},     {"identity", state.identity},
-            {"values", state.values}, {"optimizer", state.optimizer}};
+  Json json{{"run_id", state.run_id},
+            {"saved", state.saved},
+            {"samples", state.samples},
+            {"steps", state.steps},
+            {"reference", state.batch_reference},
+            {"round_reference", state.round_reference},
+            {"workers", state.workers},
+            {"order", state.order},
+            {"ordered", state.ordered},
+            {"identity", state.identity},
+            {"values", state.values},
+            {"optimizer", state.optimizer}};
   if (state.data)
     json.update({{"epoch", state.data->epoch},
                  {"offset", state.data->offset},
@@ -172,7 +181,8 @@ CheckpointState read_state(const std::filesystem::path& checkpoint) {
   if (entries.has("saved")) state.saved = entries.text("saved");
   state.samples = entries.count("samples");
   state.steps = entries.count("steps");
-  state.reference = entries.count("reference");
+  state.batch_reference = entries.count("reference");
+  if (entries.has("round_reference")) state.round_reference = entries.count("round_reference");
   state.workers = static_cast<int>(entries.count("workers", 1, 1 << 20));
   if (entries.has("order")) state.order = entries.texts("order");
   if (entries.has("optimizer")) state.optimizer = entries.named_texts("optimizer");

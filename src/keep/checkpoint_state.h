@@ -13,7 +13,10 @@ namespace skein {
 struct CheckpointState {
   std::string run_id;  // empty: an older version of Skein made it
   std::string saved;   // when, "2026-11-15 16:20:11 UTC"; empty likewise
-  std::int64_t samples = 0, steps = 0, reference = 0;
+  std::int64_t samples = 0, steps = 0;
+  std::int64_t batch_reference = 0;  // "reference" in the file, as in those of older versions
+  std::int64_t round_reference = 0;  // a file without it had both in one: then it is not known, and
+                                     // the next round is the reference
   int workers = 0;
   std::vector<std::string> order;  // of the parameters; empty: as they are registered
   bool ordered = false;            // it is that of the first forward, and stays

@@ -1,9 +1,7 @@
 #include "keep/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <ctime>
 #include <fstream>
@@ -40,12 +38,18 @@ std::string describe(const fs::path& out) {
   return text;
 }
 
+[[noreturn]] void refuse_taken(const fs::path& out, const LockHolder& holder) {
+  throw ConfigError(
+      fmt::format("--out {}: a run is writing there now ({}); expected another folder",
+                  out.string(), holder.text()));
+}
+
 }  // namespace
 
-bool written_now(const fs::path& out) {
-  const FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
-  return file.valid() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
+fs::path run_lock(const fs::path& out) { return out / "run.lock"; }
+fs::path launch_lock(const fs::path& out) { return out / "launch.lock"; }
+
+bool written_now(const fs::path& out) { return is_held(run_lock(out)); }
 
 std::string run_id(std::uint64_t random) { return fmt::format("{:016x}", random); }
 
@@ -64,15 +68,36 @@ bool holds_run(const fs::path& out) {
   return !checkpoints_in(out).empty();
 }
 
+FolderLock take_folder(const fs::path& out, const fs::path& file) {
+  FolderLock lock;
+  if (const auto holder = lock.take(file, "")) refuse_taken(out, *holder);
+  return lock;
+}
+
+FolderLock join_left_behind(const fs::path& out, const LockHolder& holder) {
+  const std::string id = read_run(out).id;
+  if (id.empty() || holder.run != id)
+    throw Error(
+        fmt::format("--out {}: cannot start the run anew, since another one is writing there now "
+                    "({})",
+                    out.string(), holder.text()));
+  FolderLock lock;
+  lock.join(run_lock(out));
+  lock.lead(id);
+  return lock;
+}
+
 void check_may_write(const fs::path& out, const fs::path& resume, bool overwrite) {
+  check_contents(out, resume, overwrite);
+  if (const auto holder = holder_of(run_lock(out))) refuse_taken(out, *holder);
+}
+
+void check_contents(const fs::path& out, const fs::path& resume, bool overwrite) {
   const bool continues = continues_run(out, resume);
   if (continues && overwrite)
     throw ConfigError(fmt::format(
         "--overwrite with --resume {}: that is the run to be continued; expected one of the two",
         resume.string()));
-  if (written_now(out))
-    throw ConfigError(
-        fmt::format("--out {}: a run is writing there now; expected another folder", out.string()));
   if (continues || overwrite || !holds_run(out)) return;
   throw ConfigError(fmt::format(
       "--out {0} holds {1}: expected another folder, --resume {0} to continue that run, or "
@@ -90,7 +115,7 @@ RunRecord read_run(const fs::path& out) {
   return {text("run_id"), text("started"), text("resumed_from"), text("version"), ""};
 }
 
-FileDescriptor take_folder(const fs::path& out, const RunRecord& run) {
+void write_run(const fs::path& out, const RunRecord& run) {
   Json json{{"run_id", run.id},
             {"started", run.started},
             {"version", run.version},
@@ -99,9 +124,6 @@ FileDescriptor take_folder(const fs::path& out, const RunRecord& run) {
   // Paths may hold any bytes.
   write_whole(out / kRun,
               json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
-  FileDescriptor file(::open((out / kRun).c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.valid()) ::flock(file.get(), LOCK_EX | LOCK_NB);  // what cannot be locked is not
-  return file;
 }
 
 void remove_run(const fs::path& out) {

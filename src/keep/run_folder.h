@@ -1,5 +1,7 @@
 // The folder that --out names: whose run it holds.
 //
+//   OUT/run.lock             held by the run that writes here, see folder_lock.h; so is
+//   OUT/launch.lock          by its launcher
 //   OUT/run.json             the run's identity
 //   OUT/metrics.jsonl        a line per step and evaluation, and one each time the run starts
 //   OUT/summary.json         the figures of its end
@@ -14,7 +16,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/file_descriptor.h"
+#include "keep/folder_lock.h"
 
 namespace skein {
 
@@ -38,20 +40,37 @@ bool continues_run(const std::filesystem::path& out, const std::filesystem::path
 // start has them, too.
 bool holds_run(const std::filesystem::path& out);
 
-// Whether a run writes to the folder now. Of a folder that several hosts share: one of this host.
+std::filesystem::path run_lock(const std::filesystem::path& out);
+std::filesystem::path launch_lock(const std::filesystem::path& out);
+
+// Whether a run writes to the folder now.
 bool written_now(const std::filesystem::path& out);
 
 // ConfigError unless a run may write to `out`: it holds no run, or the one that `resume` (empty: a
-// new run) is to continue, or `overwrite` says that it may be removed; and no other run writes
-// there now. Changes nothing.
+// new run) is to continue, or `overwrite` says that it may be removed. Whether one writes there now
+// is for its locks to say. Changes nothing.
+void check_contents(const std::filesystem::path& out, const std::filesystem::path& resume,
+                    bool overwrite);
+
+// The same, and ConfigError where a run writes there now: an early answer, which take_folder()
+// gives for good.
 void check_may_write(const std::filesystem::path& out, const std::filesystem::path& resume,
                      bool overwrite);
+
+// Takes the lock `file` of the folder `out` for as long as the result lives, before anything in the
+// folder is read or written. Where it is taken: ConfigError, with whoever holds it.
+FolderLock take_folder(const std::filesystem::path& out, const std::filesystem::path& file);
+
+// Leads the run in `out` beside `holder`, who has run_lock(out) still: a worker of an earlier
+// attempt at the same run which was lost and cannot end, or whose host has lost its power, so that
+// a file server keeps its lock. The caller's launcher holds launch_lock(out), so that nobody else
+// starts that run. Throws Error where `holder` is of another run.
+FolderLock join_left_behind(const std::filesystem::path& out, const LockHolder& holder);
 
 // The identity of the run in `out`; without id where there is none, or none that can be read.
 RunRecord read_run(const std::filesystem::path& out);
 
-// Writes it, and takes the folder for as long as the result lives.
-FileDescriptor take_folder(const std::filesystem::path& out, const RunRecord& run);
+void write_run(const std::filesystem::path& out, const RunRecord& run);
 
 // Removes what a run has left in `out`, and no file of anybody else's. What the launcher writes
 // stays.

@@ -1,23 +1,55 @@
-// A checkpoint while the workers write it, each its own part, without a word between them: what
-// one has done, the others see in the folder.
+// A checkpoint while the workers write it, each its own part.
 //
-//   FOLDER/unfinished-SAMPLES/rank-K.done    the files that worker K has written, and their
-//                                            checksums; or why it could not
-// When all are there the leader gives the folder its name.
+//   FOLDER/unfinished-SAMPLES/   the files, until the leader gives the folder its name
+//
+// What workers have written they tell the leader by messages, with lengths and checksums. Nobody
+// looks for it in the folder: a network file system may show its listing as it was a minute ago.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/checksum.h"
-#include "core/clock.h"
 
 namespace skein {
 
 using FileSums = std::map<std::string, FileSum>;
+
+// What workers have said of their parts of one checkpoint, as the leader has heard it. Any thread.
+class CheckpointParts {
+ public:
+  // Of the workers that write one.
+  explicit CheckpointParts(const std::vector<int>& ranks) : missing_(ranks.begin(), ranks.end()) {}
+  CheckpointParts(const CheckpointParts&) = delete;
+  CheckpointParts& operator=(const CheckpointParts&) = delete;
+
+  // The rank's files are on the disk; or it could not write them; or nobody will hear of it any
+  // more, and why. What is said first of a rank counts.
+  void done(int rank, const FileSums& files);
+  void failed(int rank, const std::string& reason);
+  void lost(int rank, const std::string& reason);
+
+  // Waits until something has been said of every rank, and returns all files. Throws Error for a
+  // part that failed, or that is missing unless `without_the_lost`. Where `hurry` is set, which
+  // says that the run is over, it waits no longer than a moment.
+  FileSums wait(const std::atomic<bool>& hurry, bool without_the_lost);
+
+ private:
+  bool forget(int rank) { return missing_.erase(rank) > 0; }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<int> missing_;
+  FileSums files_;
+  std::string failure_;  // the first
+  std::string loss_;     // likewise
+};
 
 class UnfinishedCheckpoint {
  public:
@@ -30,24 +62,11 @@ class UnfinishedCheckpoint {
   // Makes the folder, and removes what others before it have left. The leader, first.
   void begin() const;
 
-  // This worker's files are on the disk; or it has failed.
-  void done(int rank, const FileSums& files) const;
-  void failed(int rank, const std::string& reason) const noexcept;
-
-  struct Patience {
-    Duration silence;                // the longest in which nothing happens in the folder
-    const std::atomic<bool>* hurry;  // the run is over: not longer than a moment
-    bool without_the_lost;           // who is not heard of is left out; else that is an error
-  };
-
-  // Waits until all of `ranks` have done their parts, writes the checksums, gives the folder its
-  // name and removes all but the newest `keep` checkpoints. The leader, last. Throws Error, with
-  // the rank and the reason, where a part is missing.
-  void publish(const std::vector<int>& ranks, const Patience& patience, int keep) const;
+  // Writes the checksums of `files`, which are all there, removes what is not among them, gives the
+  // folder its name and removes all but the newest `keep` checkpoints. The leader, last.
+  void publish(const FileSums& files, int keep) const;
 
  private:
-  FileSums await(const std::vector<int>& ranks, const Patience& patience) const;
-
   std::filesystem::path folder_;
   std::string name_;
   std::filesystem::path path_;

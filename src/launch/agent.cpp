@@ -8,14 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "core/check.h"
+#include "core/descriptor_limit.h"
 #include "launch/agent_messages.h"
+#include "launch/keepalive.h"
 #include "launch/local_group.h"
 #include "launch/meeting_place.h"
 #include "launch/outbox.h"
@@ -57,6 +58,7 @@ class Agent {
     while (flush() && !over()) {
       wait();
       if (!read_orders()) return;
+      keep_alive();
       if (!group_) continue;
       for (OutputPipe& pipe : pipes_) pump(pipe, kMostOutput);
       reap();
@@ -70,26 +72,35 @@ class Agent {
     return true;
   }
 
+  // Throws when the launcher is gone and its connection does not end.
+  void keep_alive() {
+    const Time now = clock_.now();
+    if (keepalive_.lost(now))
+      throw IoError(
+          fmt::format("nothing has come from the launcher for {} s", seconds(keepalive_.limit())));
+    if (!keepalive_.due(now)) return;
+    keepalive_.sent(now);
+    if (outbox_.size() == 0)
+      outbox_.add(frame(MessageKind::alive));  // else something is on its way
+  }
+
   // All is said and nobody has closed the line: the launcher is gone, or cut off.
   bool over() const { return all_ended_at_ && clock_.now() >= *all_ended_at_ + kLinger; }
 
   void wait() {
     std::vector<pollfd> watched{{input_, POLLIN, 0}};
     if (outbox_.size() > 0) watched.push_back({output_, POLLOUT, 0});
-    Time until = kNever;
+    Time until = keepalive_.next_look();
     if (all_ended_at_) {
-      until = *all_ended_at_ + kLinger;
+      until = std::min(until, *all_ended_at_ + kLinger);
     } else if (group_) {
       group_->watch(watched);
       if (outbox_.size() < kMostOutput)
         for (const OutputPipe& pipe : pipes_) watched.push_back({pipe.end.get(), POLLIN, 0});
-      until = next_report_;
+      until = std::min(until, next_report_);
     }
-    int limit = -1;
-    if (until != kNever)
-      limit = static_cast<int>(std::max<std::int64_t>(
-          0, std::chrono::ceil<std::chrono::milliseconds>(until - clock_.now()).count()));
-    poll(watched.data(), watched.size(), limit);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock_.now());
+    poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
   }
 
   // False when the launcher has closed the line.
@@ -97,6 +108,7 @@ class Agent {
     std::array<char, 1 << 14> chunk;
     ssize_t count;
     while ((count = read(input_, chunk.data(), chunk.size())) > 0) {
+      keepalive_.heard(clock_.now());
       reader_.add({chunk.data(), static_cast<std::size_t>(count)});
       while (auto message = reader_.next()) obey(*message);
     }
@@ -106,6 +118,8 @@ class Agent {
   void obey(const Message& message) {
     if (message.kind == MessageKind::hold) return hold(decode_hold(message.body));
     if (message.kind == MessageKind::start) return start(decode_start(message.body));
+    if (message.kind == MessageKind::pulse)
+      return keepalive_.set_limit(std::chrono::milliseconds(decode_number(message.body)));
     if (!group_) return;  // they could not be started, as the launcher will read
     if (message.kind == MessageKind::signal) {
       group_->signal(std::clamp(decode_number(message.body), 1, 64));
@@ -156,6 +170,9 @@ class Agent {
   }
 
   void start_all(const WorkerPlan& plan) {
+    constexpr int kOfAWorker = 3, kOthers = 32;  // two pipes and the process
+    need_descriptors(kOfAWorker * plan.workers + kOthers,
+                     fmt::format("starting {} workers", plan.workers));
     first_rank_ = plan.first_rank;
     group_ = std::make_unique<LocalGroup>(plan);
     workers_.resize(static_cast<std::size_t>(plan.workers));
@@ -172,7 +189,7 @@ class Agent {
   FileDescriptor pipe_of(int rank, bool error) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-      throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+      throw Error(fmt::format("cannot make a pipe: {}", system_error_text(errno)));
     make_nonblocking(ends[0]);
     pipes_.push_back({rank, error, FileDescriptor(ends[0])});
     return FileDescriptor(ends[1]);
@@ -236,6 +253,7 @@ class Agent {
   }
 
   const SteadyClock clock_;
+  Keepalive keepalive_{kLauncherSilence, clock_.now()};
   int input_;
   Outbox outbox_;
   int output_;

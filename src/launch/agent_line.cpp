@@ -6,9 +6,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "core/descriptor_limit.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -17,7 +17,6 @@ namespace {
 // The shells of some hosts print a welcome first, which is passed over.
 constexpr std::size_t kMostBeforeGreeting = std::size_t{1} << 16;
 constexpr std::size_t kMostErrors = 4000;
-constexpr std::size_t kMostHeldBack = 2 * kMostBody;
 
 // The last lines of a text that may hold anything, as one line.
 std::string as_one_line(std::string_view text) {
@@ -50,7 +49,7 @@ bool read_some(int descriptor, Take take) {
 std::pair<AgentLine, AgentLine::FarEnd> AgentLine::open() {
   int talk[2], errors[2];
   const auto fail = [] {
-    throw Error(fmt::format("cannot make a connection to a process: {}", std::strerror(errno)));
+    throw Error(fmt::format("cannot make a connection to a process: {}", system_error_text(errno)));
   };
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0) fail();
   FileDescriptor near(talk[0]), far(talk[1]);
@@ -70,7 +69,7 @@ void AgentLine::watch(std::vector<pollfd>& watched) const {
     pollfd talk{talk_.get(), 0, 0};
     if (reader_.size() < kMostHeldBack) talk.events |= POLLIN;
     if (outbox_.size() > 0) talk.events |= POLLOUT;
-    watched.push_back(talk);
+    if (talk.events != 0) watched.push_back(talk);  // its end would end the wait again and again
   }
   watched.push_back({errors_.get(), POLLIN, 0});  // -1 is skipped by poll
 }
@@ -84,6 +83,7 @@ void AgentLine::advance() {
 
 void AgentLine::read_talk() {
   const bool more = read_some(talk_.get(), [&](std::string_view bytes) {
+    heard_ = true;
     if (version_) return reader_.add(bytes);
     before_greeting_ += bytes;
     look_for_greeting();
@@ -111,7 +111,7 @@ void AgentLine::read_errors() {
 }
 
 void AgentLine::send(MessageKind kind, std::string_view body) {
-  if (closed_) return;
+  if (closed_ || finishing_) return;
   outbox_.add(frame(kind, body));
   if (!outbox_.flush()) closed_ = true;
 }

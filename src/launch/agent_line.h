@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file_descriptor.h"
@@ -35,11 +36,17 @@ class AgentLine {
   std::optional<Message> next();           // throws IoError for what is no message
   bool closed() const { return closed_; }  // by the other side; next() still has what came before
   bool readable() const;                   // advance() would read something
+  std::size_t unsent() const { return outbox_.size(); }
+
+  // Whether something has come since the last call, or would have been left unread.
+  bool heard() { return std::exchange(heard_, false) || reader_.size() >= kMostHeldBack; }
 
   std::string errors() const;      // the last lines that ssh wrote
   std::string said_first() const;  // what came where a greeting was expected, likewise
 
  private:
+  static constexpr std::size_t kMostHeldBack = 2 * kMostBody;
+
   AgentLine(FileDescriptor talk, FileDescriptor errors);
   void read_talk();
   void read_errors();
@@ -50,7 +57,7 @@ class AgentLine {
   FrameReader reader_;
   std::string before_greeting_, skipped_, error_text_;
   std::optional<std::string> version_;
-  bool closed_ = false, finishing_ = false;
+  bool closed_ = false, finishing_ = false, heard_ = false;
 };
 
 }  // namespace skein

@@ -12,7 +12,7 @@
 namespace skein {
 namespace {
 
-constexpr int kProtocol = 1;  // changes with anything below
+constexpr int kProtocol = 2;  // changes with anything below
 constexpr std::string_view kGreeting = "skein agent, protocol ";
 constexpr std::size_t kHeader = 5;
 
@@ -82,8 +82,8 @@ Time before(Time now, std::int64_t age) {
 }
 
 bool known(MessageKind kind) {
-  return (kind >= MessageKind::hold && kind <= MessageKind::report_often) ||
-         (kind >= MessageKind::held && kind <= MessageKind::ended);
+  return (kind >= MessageKind::hold && kind <= MessageKind::pulse) ||
+         (kind >= MessageKind::held && kind <= MessageKind::alive);
 }
 
 }  // namespace
@@ -250,7 +250,7 @@ std::string encode_number(int number) { return Packer().number(number).take(); }
 
 int decode_number(std::string_view body) {
   Unpacker in(body);
-  const int out = in.number(0, 1 << 20);
+  const int out = in.number(0, 1 << 30);  // milliseconds of some days
   in.end();
   return out;
 }

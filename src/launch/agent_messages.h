@@ -3,6 +3,9 @@
 // The agent begins with a line of text, after which both send frames: a byte that says what it is,
 // the length of what follows (four bytes, the lowest first), and that. Neither believes the other:
 // what is too long, unknown or cut short is an IoError.
+//
+// Both also send a sign of life now and then (keepalive.h), since a connection does not end when a
+// host loses its power or a network is cut.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +24,15 @@ enum class MessageKind : std::uint8_t {
   signal,        // to all of them
   kill_one,      // a rank
   report_often,  // what the workers are doing
+  pulse,         // the launcher lives; milliseconds of silence after which it does not; 0: for ever
   // From the agent.
   held = 65,  // the port
   refused,    // why nothing can be started here
   started,    // all of them
   output,     // of a rank
   record,     // what a rank is doing
-  ended       // how a rank ended
+  ended,      // how a rank ended
+  alive       // the agent lives
 };
 
 struct Message {

@@ -8,15 +8,19 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "core/check.h"
+#include "core/descriptor_limit.h"
 #include "skein/error.h"
 
 namespace skein {
 namespace {
+
+constexpr std::chrono::seconds kLongestFarewell{2};  // from SIGKILL to the end of all workers
 
 struct Pipe {
   FileDescriptor read, write;
@@ -25,7 +29,7 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    throw Error(fmt::format("cannot make a pipe: {}", system_error_text(errno)));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
@@ -114,10 +118,19 @@ Crew::Crew() {
   lifeline_ = std::move(pipe.write);
 }
 
+// A process in uninterruptible sleep, waiting for a device or a file server, does not end when it
+// is killed, and may never do so.
 Crew::~Crew() {
   signal(SIGKILL);
-  for (Worker& worker : workers_)
-    if (worker.pid > 0) wait_for(worker.pid);
+  const auto until = std::chrono::steady_clock::now() + kLongestFarewell;
+  for (const Worker& worker : workers_)
+    while (worker.pid > 0 && waitpid(worker.pid, nullptr, WNOHANG) == 0 &&
+           std::chrono::steady_clock::now() < until) {
+      pollfd ended{worker.ended.get(), POLLIN, 0};
+      if (poll(&ended, 1, 20) > 0)
+        poll(nullptr, 0, 1);  // a traced one may have ended, and not yet
+                              // be there for waitpid()
+    }
   pollfd ended{guardian_ended_.get(), POLLIN, 0};
   poll(&ended, 1, 1000);
 }
@@ -133,8 +146,8 @@ void Crew::start(const WorkerStart& how) {
     become(how, argv.data(), environment.data(), guardian_, launcher, trouble.write.get());
   workers_.push_back({pid, open_process(pid)});
   if (!workers_.back().ended.valid())
-    throw Error(fmt::format("cannot watch a worker process: {} (pidfd_open needs Linux 5.3)",
-                            std::strerror(errno)));
+    throw Error(fmt::format("cannot watch a worker process: {}{}", system_error_text(errno),
+                            errno == ENOSYS ? " (pidfd_open needs Linux 5.3)" : ""));
   trouble.write = FileDescriptor();
   int code = 0;
   ssize_t got;

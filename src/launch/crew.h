@@ -39,7 +39,8 @@ struct WorkerEnd {
 // vanish, even by kill -9, and then kill the group. A worker also dies at once with the thread that
 // started it.
 //
-// Not thread-safe. The destructor kills whatever is left and returns when it is gone.
+// Not thread-safe. The destructor kills whatever is left and returns when it is gone, or after two
+// seconds: a process in uninterruptible sleep cannot be ended.
 class Crew {
  public:
   Crew();

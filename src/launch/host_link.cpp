@@ -22,12 +22,13 @@ std::vector<std::string> own_environment() {
 }  // namespace
 
 HostLink::HostLink(const Host& host, int first_rank, std::vector<std::string> command, Crew& ways,
-                   const sigset_t& signal_mask)
+                   const sigset_t& signal_mask, std::chrono::milliseconds silence, Time now)
     : host_(host),
       first_rank_(first_rank),
       command_(std::move(command)),
       ways_(ways),
-      process_(ways.size()) {
+      process_(ways.size()),
+      keepalive_(silence, now) {
   auto [line, far] = AgentLine::open();
   line_ = std::make_unique<AgentLine>(std::move(line));
   WorkerStart how;
@@ -48,6 +49,23 @@ void HostLink::check_version() const {
   if (greeted() && *line_->version() != agent_version())
     throw ConfigError(fmt::format("host {} has Skein {}, this is Skein {}: expected the same",
                                   host_.name, *line_->version(), agent_version()));
+}
+
+void HostLink::pulse(Time now, std::chrono::milliseconds limit) {
+  if (!greeted() || (announced_ && !keepalive_.due(now))) return;
+  keepalive_.sent(now);
+  if (line_->unsent() == 0) announce(limit);
+}
+
+void HostLink::announce(std::chrono::milliseconds limit) {
+  if (!greeted()) return;
+  announced_ = true;
+  line_->send(MessageKind::pulse, encode_number(static_cast<int>(limit.count())));
+}
+
+bool HostLink::silent(Time now) {
+  if (line_->heard()) keepalive_.heard(now);
+  return keepalive_.lost(now) && greeted() && !line_->readable();
 }
 
 bool HostLink::has_ended(Time now) {

@@ -11,15 +11,16 @@
 #include "launch/agent_line.h"
 #include "launch/crew.h"
 #include "launch/hosts.h"
+#include "launch/keepalive.h"
 
 namespace skein {
 
 class HostLink {
  public:
   // Starts `command`, which leads to an agent, as the next process of `ways`. Its ranks are
-  // `first_rank` and up.
+  // `first_rank` and up. It is lost after `silence`.
   HostLink(const Host& host, int first_rank, std::vector<std::string> command, Crew& ways,
-           const sigset_t& signal_mask);
+           const sigset_t& signal_mask, std::chrono::milliseconds silence, Time now);
 
   const Host& host() const { return host_; }
   int first_rank() const { return first_rank_; }
@@ -32,6 +33,17 @@ class HostLink {
 
   bool greeted() const { return line_->version().has_value(); }
   void check_version() const;  // throws ConfigError when the agent has another one
+
+  // Tells the agent now and then that the launcher lives, and that it may be silent for `limit`.
+  void pulse(Time now, std::chrono::milliseconds limit);
+
+  // The same at once.
+  void announce(std::chrono::milliseconds limit);
+
+  // Whether nothing has come from the agent for keepalive().limit(), though all was read that had
+  // arrived.
+  bool silent(Time now);
+  const Keepalive& keepalive() const { return keepalive_; }
 
   // Whether the agent is gone: its process has ended, or the line has been closed for a while.
   bool has_ended(Time now);
@@ -52,6 +64,8 @@ class HostLink {
   Crew& ways_;
   int process_;  // its number in ways_
   std::unique_ptr<AgentLine> line_;
+  Keepalive keepalive_;
+  bool announced_ = false;
   Time closed_at_ = kNever;
   std::optional<WorkerEnd> end_;
   bool given_up_ = false;

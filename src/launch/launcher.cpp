@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,9 +13,11 @@
 #include <set>
 
 #include "core/check.h"
+#include "core/descriptor_limit.h"
 #include "launch/local_group.h"
 #include "launch/logs.h"
 #include "launch/meeting_place.h"
+#include "launch/printer.h"
 #include "launch/relay.h"
 #include "launch/report.h"
 #include "launch/signals.h"
@@ -48,6 +49,18 @@ WorkerPlan plan_of(const LaunchOptions& options, const std::optional<HeldPort>& 
 
 bool is_usage(const WorkerEnd& end) { return end.signal == 0 && end.code == 2; }
 
+// Descriptors that `options` need: of each worker its process, its output as far as that comes
+// through this launcher, and its log; of each host the way to it.
+std::int64_t descriptors_for(const LaunchOptions& options) {
+  constexpr std::int64_t kOfAWorker = 1, kOfShownOutput = 3, kOfRemoteOutput = 2, kOfAHost = 3;
+  constexpr std::int64_t kOthers = 32;
+  const std::int64_t hosts =
+      options.remote ? static_cast<std::int64_t>(options.remote->hosts.size()) : 0;
+  return kOthers + kOfAHost * hosts +
+         options.workers * (kOfAWorker + (options.show_all ? kOfShownOutput : 0) +
+                            (options.remote ? kOfRemoteOutput : 0));
+}
+
 // What kind of stopping the run is in; each later one includes those before it.
 enum class Stage { running, settling, terminating, killing };
 
@@ -57,6 +70,7 @@ class Run {
       : options_(options),
         outcomes_(static_cast<std::size_t>(options.workers)),
         stopped_since_(static_cast<std::size_t>(options.workers), kNever) {
+    need_descriptors(descriptors_for(options), fmt::format("starting {} workers", options.workers));
     if (options.meeting_place && !options.remote) port_.emplace("127.0.0.1");
     if (options.remote)
       group_ = std::make_unique<RemoteGroup>(*options.remote, plan_of(options, port_));
@@ -73,18 +87,21 @@ class Run {
 
   int operator()() {
     start();
-    while (group_->alive() > 0) {
+    while (group_->alive() > 0 && !left_behind_) {
       wait();
       for (int number; (number = signals_.next()) != 0;) handle(number);
       group_->advance();
       for (const auto& relay : relays_) relay->pump();
+      print();
       reap();
       end_the_stopped();
       if (clock_.now() >= deadline_) advance();
     }
     group_->signal(SIGKILL);  // what the workers started and left behind
     drain();
-    return conclude();
+    const int code = conclude();
+    print_the_rest();
+    return code == 0 && printer_.dropped() ? 128 + interrupted_by_ : code;
   }
 
  private:
@@ -96,10 +113,15 @@ class Run {
       if (rank != 0 || isatty(STDIN_FILENO) != 0) streams.input = nothing.get();
       FileDescriptor output, error;
       if (options_.show_all) {
-        output = relay(rank, STDOUT_FILENO);
-        error = relay(rank, STDERR_FILENO);
+        if (logs_) log_files_.push_back(logs_->open(rank));
+        const int log = logs_ ? log_files_.back().get() : -1;
+        output = relay(printer_.output(), fmt::format("[{}] ", rank), log);
+        error = relay(printer_.error(), fmt::format("[{}] ", rank), log);
       } else if (rank != 0) {
         output = logs_->open(rank);
+      } else if (options_.remote) {
+        output = relay(printer_.output(), "", -1);
+        error = relay(printer_.error(), "", -1);
       }
       if (output.valid()) streams.output = streams.error = output.get();
       if (error.valid()) streams.error = error.get();
@@ -108,14 +130,11 @@ class Run {
   }
 
   // The end of a new pipe that a worker writes to and the launcher passes on to `to`.
-  FileDescriptor relay(int rank, int to) {
-    if (logs_ && to == STDOUT_FILENO) log_files_.push_back(logs_->open(rank));
+  FileDescriptor relay(Outbox& to, const std::string& prefix, int log) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-      throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    const int log = logs_ ? log_files_.back().get() : -1;
-    relays_.push_back(
-        std::make_unique<Relay>(FileDescriptor(ends[0]), to, fmt::format("[{}] ", rank), log));
+      throw Error(fmt::format("cannot make a pipe: {}", system_error_text(errno)));
+    relays_.push_back(std::make_unique<Relay>(FileDescriptor(ends[0]), to, prefix, log));
     return FileDescriptor(ends[1]);
   }
 
@@ -123,9 +142,19 @@ class Run {
   void wait() {
     std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
     group_->watch(watched);
-    for (const auto& relay : relays_) watched.push_back({relay->descriptor(), POLLIN, 0});
+    for (const auto& relay : relays_)
+      if (relay->has_room()) watched.push_back({relay->descriptor(), POLLIN, 0});
+    printer_.watch(watched);
     poll(watched.data(), watched.size(),
-         milliseconds_left(std::min({deadline_, next_look_, group_->next_turn()})));
+         milliseconds_left(std::min(
+             {deadline_, next_look_, group_->next_turn(), printer_.next_look(interrupted_at_)})));
+  }
+
+  void print() { printer_.flush(clock_.now(), interrupted_at_); }
+
+  void say(const std::string& text) {
+    printer_.error().add(text);
+    print();
   }
 
   int milliseconds_left(Time until) const {
@@ -141,6 +170,7 @@ class Run {
       group_->signal(SIGCONT);
     } else if (interrupted_by_ == 0 || interrupted_by_ == SIGUSR1) {
       interrupted_by_ = number;
+      if (number != SIGUSR1) interrupted_at_ = clock_.now();
       group_->signal(number);
     } else if (!by_a_system(number) || !by_a_system(interrupted_by_)) {
       enter(Stage::killing);
@@ -158,7 +188,7 @@ class Run {
                            (end->signal == interrupted_by_ || end->code == 128 + interrupted_by_);
       outcome.stopped = as_told || ended_early(outcome) || stage_ >= Stage::terminating;
       if (outcome.stopped && !end->lost.empty() && unreachable_.insert(outcome.host).second)
-        fmt::print(stderr, "skein: host {}: {}\n", outcome.host, end->lost);
+        say(fmt::format("skein: host {}: {}\n", outcome.host, end->lost));
       if (!end->failed() || outcome.stopped) continue;
       if (can_go_on_without(*end))
         lose(rank);
@@ -197,8 +227,7 @@ class Run {
       } else if (since == kNever) {
         since = now;
       } else if (now - since >= options_.stopped_limit) {
-        fmt::print(stderr, "skein: rank {} was stopped when others had ended; it is killed.\n",
-                   rank);
+        say(fmt::format("skein: rank {} was stopped when others had ended; it is killed.\n", rank));
         group_->kill_one(rank);
       }
     }
@@ -208,11 +237,30 @@ class Run {
     WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
     outcome.record = group_->record(rank);
     const std::string report = loss_report(outcome, rank);
-    fmt::print(stderr, "{}", report);
+    say(report);
     if (options_.on_event) options_.on_event({"lost", rank, report});
   }
 
-  void advance() { enter(stage_ == Stage::settling ? Stage::terminating : Stage::killing); }
+  void advance() {
+    if (stage_ == Stage::killing) return leave_behind();
+    enter(stage_ == Stage::settling ? Stage::terminating : Stage::killing);
+  }
+
+  void leave_behind() {
+    left_behind_ = true;
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
+      if (outcome.ended_at != Time()) continue;
+      outcome.ended_at = clock_.now();
+      outcome.end.signal = SIGKILL;
+      outcome.stopped = true;
+      const pid_t pid = outcome.record.pid;
+      say(fmt::format(
+          "skein: rank {}{} was killed and does not end: it waits in the kernel, for a device or a "
+          "file server that does not answer; it is left behind.\n",
+          rank, pid > 0 ? fmt::format(" (process {})", pid) : ""));
+    }
+  }
 
   void enter(Stage stage) {
     if (stage <= stage_) return;
@@ -227,13 +275,20 @@ class Run {
       group_->signal(SIGTERM);
       deadline_ = clock_.now() + options_.grace;
     }
-    if (stage == Stage::killing) group_->signal(SIGKILL);
+    if (stage == Stage::killing) {
+      group_->signal(SIGKILL);
+      deadline_ = clock_.now() + options_.kill_limit;
+    }
   }
 
   // Before the others are stopped: afterwards their records tell of the stopping.
   void read_board() {
-    for (int rank = 0; rank < options_.workers; ++rank)
-      outcomes_[static_cast<std::size_t>(rank)].record = group_->record(rank);
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      WorkerOutcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
+      outcome.record = group_->record(rank);
+      outcome.still_ran = outcome.ended_at == Time();
+      outcome.suspended = outcome.still_ran && group_->stopped(rank);
+    }
   }
 
   // What is still in the pipes. A process that has left the group may keep one open, hence the
@@ -241,11 +296,31 @@ class Run {
   void drain() {
     const Time until = clock_.now() + std::chrono::milliseconds(500);
     for (const auto& relay : relays_)
-      while (relay->descriptor() >= 0 && clock_.now() < until) {
-        pollfd watched{relay->descriptor(), POLLIN, 0};
-        poll(&watched, 1, milliseconds_left(until));
+      for (;;) {
         relay->pump();
+        print();
+        if (!relay->has_room()) {
+          wait_for_readers();
+        } else if (relay->descriptor() < 0 || clock_.now() >= until) {
+          break;
+        } else {
+          pollfd watched{relay->descriptor(), POLLIN, 0};
+          poll(&watched, 1, milliseconds_left(until));
+        }
       }
+  }
+
+  // Until somebody reads what this launcher has printed, or the user interrupts it.
+  void wait_for_readers() {
+    std::vector<pollfd> watched{{signals_.descriptor(), POLLIN, 0}};
+    printer_.watch(watched);
+    poll(watched.data(), watched.size(), milliseconds_left(printer_.next_look(interrupted_at_)));
+    for (int number; (number = signals_.next()) != 0;) handle(number);
+    print();
+  }
+
+  void print_the_rest() {
+    for (print(); printer_.pending();) wait_for_readers();
   }
 
   int conclude() {
@@ -263,9 +338,9 @@ class Run {
     if (restarts && restarts->empty()) return 1;
     const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
     if (root < 0) {
-      fmt::print(stderr, "skein: interrupted by SIG{}; the run has ended.\n{}",
-                 sigabbrev_np(interrupted_by_),
-                 resume.empty() ? "" : fmt::format("  resume  {}\n", resume));
+      say(fmt::format("skein: interrupted by SIG{}; the run has ended.\n{}",
+                      sigabbrev_np(interrupted_by_),
+                      resume.empty() ? "" : fmt::format("  resume  {}\n", resume)));
       return 128 + interrupted_by_;
     }
     const WorkerEnd& end = outcomes_[static_cast<std::size_t>(root)].end;
@@ -274,11 +349,10 @@ class Run {
       outcomes_[static_cast<std::size_t>(root)].log_tail = logs_->tail(root);
     if (!usage) {
       if (logs_) logs_->keep();
-      fmt::print(stderr, "{}",
-                 failure_report(outcomes_, root, logs_ ? logs_->pattern() : "", resume,
-                                restarts.value_or("")));
+      say(failure_report(outcomes_, root, logs_ ? logs_->pattern() : "", resume,
+                         restarts.value_or("")));
     } else if (!said_by_rank_0(end)) {
-      fmt::print(stderr, "{}", usage_report(outcomes_[static_cast<std::size_t>(root)], root));
+      say(usage_report(outcomes_[static_cast<std::size_t>(root)], root));
     }
     return usage ? 2 : 1;
   }
@@ -292,10 +366,10 @@ class Run {
            });
   }
 
-  int stopped_early() const {
+  int stopped_early() {
     const std::string resume = options_.resume_hint ? options_.resume_hint() : "";
-    fmt::print(stderr, "skein: the run was stopped before its end.\n{}",
-               resume.empty() ? "" : fmt::format("  resume  {}\n", resume));
+    say(fmt::format("skein: the run was stopped before its end.\n{}",
+                    resume.empty() ? "" : fmt::format("  resume  {}\n", resume)));
     return options_.stopped_code;
   }
 
@@ -316,7 +390,7 @@ class Run {
                                     [](const auto& worker) { return !worker.end.failed(); });
     if (first == outcomes_.end()) return false;
     const auto rank = static_cast<int>(first - outcomes_.begin());
-    if (rank != 0 && logs_ && !options_.show_all) fmt::print("{}\n", logs_->tail(rank));
+    if (rank != 0 && logs_ && !options_.show_all) printer_.output().add(logs_->tail(rank) + "\n");
     return true;
   }
 
@@ -328,6 +402,7 @@ class Run {
   const LaunchOptions& options_;
   SteadyClock clock_;
   SignalQueue signals_;
+  Printer printer_{clock_.now()};
   std::optional<HeldPort> port_;
   std::optional<LogDirectory> logs_;
   std::vector<FileDescriptor> log_files_;
@@ -339,6 +414,8 @@ class Run {
   Stage stage_ = Stage::running;
   Time deadline_ = kNever;
   int interrupted_by_ = 0;
+  Time interrupted_at_ = kNever;        // by a signal that ends runs
+  bool left_behind_ = false;            // workers that do not end
   std::unique_ptr<WorkerGroup> group_;  // last, so that it goes first: the workers use the rest
 };
 

@@ -48,6 +48,10 @@ struct LaunchOptions {
   std::chrono::milliseconds settle{300};
   std::chrono::milliseconds grace{3000};
 
+  // From SIGKILL to the end of this launcher, where a worker of this host does not end: one that
+  // waits in the kernel, for a device or a file server, cannot be killed and is left behind.
+  std::chrono::milliseconds kill_limit{10000};
+
   // The exit code of workers that ended well, because they were told to, before their work was
   // done: launch() returns it when all that did not succeed have it. 0: there is none.
   int stopped_code = 0;
@@ -92,9 +96,12 @@ struct LaunchOptions {
 // killed. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process are passed on. The second
 // one kills, but for SIGTERM and SIGUSR1 after one of these: SIGUSR1 is the warning that a time
 // limit is near, and SIGTERM may come from several at once, a job's script and its system. Nothing
-// the workers started is left when this function returns or throws, or this process dies.
+// the workers started is left when this function returns or throws, or this process dies; but see
+// kill_limit. Nobody who leaves the output of this process unread keeps it from ending: after an
+// interrupt, what is not taken for a second is dropped, and success is then 128 + the signal.
 //
-// Throws ConfigError when the program or the logs cannot be opened, and HostError when a host
+// Throws ConfigError when the program or the logs cannot be opened or this process may not have
+// enough files open, and HostError when a host
 // cannot be reached before the run has begun. Blocks signals of the calling thread meanwhile; meant
 // for a process with one thread.
 int launch(const LaunchOptions& options);

@@ -1,10 +1,7 @@
 #include "launch/relay.h"
 
-#include <fcntl.h>
-
 #include <array>
 #include <cerrno>
-#include <string_view>
 
 namespace skein {
 namespace {
@@ -12,9 +9,8 @@ namespace {
 // A line that never ends is passed on in pieces of this size.
 constexpr std::size_t kLongestLine = 1 << 16;
 
-}  // namespace
-
-void write_all(int descriptor, std::string_view text) {
+// Drops what cannot be written: there is nowhere else for it to go.
+void write_to_log(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(descriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
@@ -23,14 +19,16 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
-Relay::Relay(FileDescriptor from, int to, std::string prefix, int log)
+}  // namespace
+
+Relay::Relay(FileDescriptor from, Outbox& to, std::string prefix, int log)
     : from_(std::move(from)), to_(to), prefix_(std::move(prefix)), log_(log) {
-  fcntl(from_.get(), F_SETFL, fcntl(from_.get(), F_GETFL) | O_NONBLOCK);
+  make_nonblocking(from_.get());
 }
 
 void Relay::pump() {
   std::array<char, 1 << 14> chunk;
-  while (from_.valid()) {
+  while (from_.valid() && has_room()) {
     const ssize_t count = read(from_.get(), chunk.data(), chunk.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
@@ -41,17 +39,18 @@ void Relay::pump() {
     }
     pending_.append(chunk.data(), static_cast<std::size_t>(count));
     for (std::size_t end; (end = pending_.find('\n')) != std::string::npos;) emit(end + 1);
-    if (pending_.size() >= kLongestLine) emit(pending_.size());
+    if (!pending_.empty() && (prefix_.empty() || pending_.size() >= kLongestLine))
+      emit(pending_.size());
   }
 }
 
 void Relay::emit(std::size_t count) {
   const std::string_view line = std::string_view(pending_).substr(0, count);
-  if (log_ >= 0) write_all(log_, line);
+  if (log_ >= 0) write_to_log(log_, line);
   std::string out = prefix_;
   out += line;
-  if (out.back() != '\n') out += '\n';
-  write_all(to_, out);  // in one piece, so that the lines of two workers do not mix
+  if (!prefix_.empty() && out.back() != '\n') out += '\n';
+  to_.add(out);
   pending_.erase(0, count);
 }
 

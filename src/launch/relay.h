@@ -5,19 +5,25 @@
 #include <string_view>
 
 #include "core/file_descriptor.h"
+#include "launch/outbox.h"
 
 namespace skein {
 
-// Output that cannot be written has nowhere else to go, so errors are dropped.
-void write_all(int descriptor, std::string_view text);
+// Bytes that may wait for whoever reads what a launcher prints. Above this, workers that print
+// wait.
+inline constexpr std::size_t kMostUnread = std::size_t{1} << 20;
 
 class Relay {
  public:
-  // Reads `from` (made non-blocking) and writes to `to`, which it does not own. Lines also go,
-  // without prefix, to `log` unless it is -1.
-  Relay(FileDescriptor from, int to, std::string prefix, int log = -1);
+  // Reads `from` (made non-blocking) and adds to `to`, which outlives it. With a prefix, whole
+  // lines are passed on; without one, whatever comes. It also goes, without prefix, to `log`, a
+  // regular file, unless that is -1.
+  Relay(FileDescriptor from, Outbox& to, std::string prefix, int log = -1);
 
   int descriptor() const { return from_.get(); }  // -1 after the end
+
+  // Whether pump() would read: not while more than kMostUnread bytes wait in `to`.
+  bool has_room() const { return to_.size() < kMostUnread; }
 
   // Passes on what is there: whole lines, and at the end of the stream what remains.
   void pump();
@@ -26,7 +32,7 @@ class Relay {
   void emit(std::size_t count);
 
   FileDescriptor from_;
-  int to_;
+  Outbox& to_;
   std::string prefix_;
   int log_;
   std::string pending_;

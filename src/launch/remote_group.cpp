@@ -1,16 +1,12 @@
 #include "launch/remote_group.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "core/check.h"
-#include "launch/relay.h"
 #include "launch/shell.h"
 
 namespace skein {
@@ -21,12 +17,17 @@ using namespace std::chrono_literals;
 constexpr auto kKillLimit = 2s;      // from SIGKILL to the news that all have ended
 constexpr auto kLastWords = 3000ms;  // for agents to end when the run is over
 
-FileDescriptor copy_of(int descriptor) {
-  FileDescriptor out(fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
-  if (!out.valid())
-    throw Error(fmt::format("cannot open the output of a worker: {}", std::strerror(errno)));
-  return out;
-}
+// The rest of the scope is without the lock.
+class Unlocked {
+ public:
+  explicit Unlocked(std::mutex& mutex) : mutex_(mutex) { mutex_.unlock(); }
+  ~Unlocked() { mutex_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  std::mutex& mutex_;
+};
 
 bool ends_a_process(int number) { return number != SIGSTOP && number != SIGCONT; }
 
@@ -44,6 +45,7 @@ RemoteGroup::RemoteGroup(RemoteOptions options, WorkerPlan plan)
 }
 
 RemoteGroup::~RemoteGroup() {
+  stop_pulsing();
   for (HostLink& link : links_) link.finish();
   const Time until = clock_.now() + kLastWords;
   for (HostLink& link : links_)
@@ -62,8 +64,11 @@ RemoteGroup::~RemoteGroup() {
 }
 
 void RemoteGroup::start(int rank, const WorkerStreams& streams, const sigset_t& signal_mask) {
-  worker(rank).output = copy_of(streams.output);
-  if (streams.error != streams.output) worker(rank).error = copy_of(streams.error);
+  Worker& told = worker(rank);
+  told.output = copy_for_writing(streams.output);
+  told.to_output = Outbox(told.output.get());
+  if (streams.error != streams.output) told.error = copy_for_writing(streams.error);
+  if (told.error.valid()) told.to_error = Outbox(told.error.get());
   if (rank + 1 == plan_.size) connect(signal_mask);
 }
 
@@ -82,7 +87,27 @@ void RemoteGroup::connect(const sigset_t& signal_mask) {
   int rank = 0;
   for (const Host& host : options_.hosts)
     links_.emplace_back(host, std::exchange(rank, rank + host.workers), command(host), ways_,
-                        signal_mask);
+                        signal_mask, options_.silence, clock_.now());
+  pulses_ = std::thread([this] { keep_pulsing(); });
+}
+
+void RemoteGroup::keep_pulsing() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (!suspended_)
+      for (HostLink& link : links_)
+        if (!link.given_up()) link.pulse(clock_.now(), options_.silence);
+    changed_.wait_for(lock, options_.silence / 6);
+  }
+}
+
+void RemoteGroup::stop_pulsing() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (pulses_.joinable()) pulses_.join();
 }
 
 int RemoteGroup::alive() const {
@@ -91,19 +116,27 @@ int RemoteGroup::alive() const {
 }
 
 void RemoteGroup::watch(std::vector<pollfd>& watched) const {
+  const std::lock_guard lock(mutex_);
   for (const HostLink& link : links_)
     if (!link.given_up()) link.watch(watched);
+  for (const Worker& worker : workers_)
+    for (const Outbox* to : {&worker.to_output, &worker.to_error})
+      if (to->size() > 0) watched.push_back({to->descriptor(), POLLOUT, 0});
 }
 
 Time RemoteGroup::next_turn() const {
+  const std::lock_guard lock(mutex_);
   if (more_to_take_) return Time();
   Time out = std::min(state_ == State::begun ? kNever : begin_limit_, kill_limit_);
   for (const HostLink& link : links_)
-    if (!link.given_up()) out = std::min(out, link.next_look());
+    if (!link.given_up())
+      out =
+          std::min({out, held_up(link) ? kNever : link.next_look(), link.keepalive().next_look()});
   return out;
 }
 
 void RemoteGroup::advance() {
+  const std::lock_guard lock(mutex_);
   more_to_take_ = false;
   for (HostLink& link : links_)
     if (!link.given_up()) advance(link);
@@ -116,6 +149,13 @@ void RemoteGroup::advance() {
       give_up(link, link.no_answer(options_.patience));
     else if (now >= kill_limit_ && has_living(link))
       give_up(link, "it does not say whether its workers have ended");
+    else if (link.silent(now) && has_living(link))
+      give_up(link,
+              fmt::format("nothing has come from it for {} s: it is stopped, or has no power, "
+                          "or no network leads there",
+                          seconds(link.keepalive().limit())));
+    else
+      link.pulse(now, options_.silence);
   }
 }
 
@@ -123,24 +163,24 @@ void RemoteGroup::advance(HostLink& link) {
   try {
     link.line().advance();
     link.check_version();
-    take_messages(link);
+    if (print_rest(link)) take_messages(link);
   } catch (const IoError& error) {
     return give_up(link, error.what());
   }
   // The end of ssh is that of the host: nobody else can say what its workers do.
-  if (more_to_take_ || !link.has_ended(clock_.now())) return;
+  if (!link.has_ended(clock_.now()) || more_to_take_ || held_up(link)) return;
   if (link.line().readable())  // what it said before
     more_to_take_ = true;
   else
     give_up(link, link.why_it_ended());
 }
 
-// One message of output at a time: it may go to a pipe that this thread has to empty.
+// One message of output at a time: it goes to a pipe that this thread has to empty.
 void RemoteGroup::take_messages(HostLink& link) {
   while (auto message = link.line().next()) {
     take(link, *message);
     if (message->kind != MessageKind::output) continue;
-    more_to_take_ = true;
+    if (!held_up(link)) more_to_take_ = true;
     return;
   }
 }
@@ -156,6 +196,7 @@ void RemoteGroup::take(HostLink& link, const Message& message) {
     case MessageKind::refused:
       throw ConfigError(fmt::format("host {}: {}", link.host().name, message.body));
     case MessageKind::started:
+    case MessageKind::alive:
       return;
     case MessageKind::output: {
       const Output output = decode_output(message.body);
@@ -188,8 +229,33 @@ int RemoteGroup::checked(const HostLink& link, int rank) const {
 
 void RemoteGroup::print(const Output& output) {
   Worker& from = worker(output.rank);
-  const FileDescriptor& to = output.error && from.error.valid() ? from.error : from.output;
-  if (to.valid()) write_all(to.get(), output.bytes);
+  if (from.ended) return;
+  Outbox& to = output.error && from.error.valid() ? from.to_error : from.to_output;
+  to.add(output.bytes);
+  flush(to);
+}
+
+// A write to a file may take as long as its server does.
+void RemoteGroup::flush(Outbox& to) {
+  const Unlocked unlocked(mutex_);
+  to.flush();
+}
+
+// False while somebody does not take what workers of that host have printed.
+bool RemoteGroup::print_rest(const HostLink& link) {
+  const bool drop = kill_limit_ != kNever;  // else they would never be heard to have ended
+  for (int rank = link.first_rank(); link.has_rank(rank); ++rank)
+    for (Outbox* to : {&worker(rank).to_output, &worker(rank).to_error}) {
+      if (to->size() > 0) flush(*to);
+      if (drop) to->clear();
+    }
+  return !held_up(link);
+}
+
+bool RemoteGroup::held_up(const HostLink& link) const {
+  for (int rank = link.first_rank(); link.has_rank(rank); ++rank)
+    if (worker(rank).to_output.size() + worker(rank).to_error.size() > 0) return true;
+  return false;
 }
 
 // When all have greeted, the first one keeps a port for rank 0, unless the user has chosen one.
@@ -238,6 +304,8 @@ void RemoteGroup::end(int rank, const WorkerEnd& end) {
   ended.ended = true;
   ended.end = end;
   ended.stopped = false;
+  ended.to_output = ended.to_error = Outbox();
+  const Unlocked unlocked(mutex_);  // network file systems write when a file is closed
   ended.output = FileDescriptor();
   ended.error = FileDescriptor();
 }
@@ -256,11 +324,19 @@ std::optional<WorkerEnd> RemoteGroup::reap(int rank) {
 }
 
 void RemoteGroup::report_often() {
+  const std::lock_guard lock(mutex_);
   for (HostLink& link : links_)
     if (!link.given_up() && state_ == State::begun) link.line().send(MessageKind::report_often);
 }
 
 void RemoteGroup::signal(int number) {
+  const std::lock_guard lock(mutex_);
+  // While this process is suspended nothing comes from it, which is no reason to end anything.
+  if (number == SIGSTOP || number == SIGCONT) {
+    suspended_ = number == SIGSTOP;
+    for (HostLink& link : links_)
+      if (!link.given_up()) link.announce(suspended_ ? options_.suspended : options_.silence);
+  }
   if (number == SIGKILL) kill_limit_ = std::min(kill_limit_, clock_.now() + kKillLimit);
   if (state_ != State::begun && ends_a_process(number)) {
     WorkerEnd by;
@@ -274,6 +350,7 @@ void RemoteGroup::signal(int number) {
 }
 
 void RemoteGroup::kill_one(int rank) {
+  const std::lock_guard lock(mutex_);
   if (state_ == State::begun)
     links_[worker(rank).host].line().send(MessageKind::kill_one, encode_number(rank));
 }

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "launch/agent.h"
 #include "launch/host_link.h"
 #include "launch/hosts.h"
 #include "launch/worker_group.h"
@@ -24,6 +28,14 @@ struct RemoteOptions {
   std::string rendezvous;
 
   std::chrono::milliseconds patience{30000};  // until all agents are there
+
+  // A host of which nothing has come for so long is lost, and an agent that has heard nothing from
+  // this launcher ends its workers.
+  std::chrono::milliseconds silence = kLauncherSilence;
+
+  // The limit of an agent while the run is suspended (SIGTSTP). It is for a launcher whose host
+  // loses its power meanwhile: the stopped workers would stay for ever.
+  std::chrono::milliseconds suspended = std::chrono::hours(12);
 };
 
 // A host on which nothing could be started.
@@ -42,7 +54,11 @@ class HostError : public Error {
 //
 // Until all have been started, advance() throws HostError for a host that cannot be reached, and
 // ConfigError for one that has another version of Skein or cannot start the program. SIGKILL that
-// is not answered within two seconds loses the host.
+// is not answered within two seconds loses the host. While a worker's output is not taken, nothing
+// more is read from its host; after SIGKILL what is not taken is dropped.
+//
+// A thread tells the agents that this launcher lives, so that they keep their workers while the
+// caller is held up, as by a file server that takes no logs for a while.
 class RemoteGroup final : public WorkerGroup {
  public:
   RemoteGroup(RemoteOptions options, WorkerPlan plan);
@@ -65,6 +81,7 @@ class RemoteGroup final : public WorkerGroup {
   struct Worker {
     std::size_t host = 0;
     FileDescriptor output, error;
+    Outbox to_output, to_error;
     BoardRecord record;
     bool stopped = false, ended = false, reaped = false;
     WorkerEnd end;
@@ -80,11 +97,16 @@ class RemoteGroup final : public WorkerGroup {
   void take(HostLink& link, const Message& message);
   int checked(const HostLink& link, int rank) const;
   void print(const Output& output);
+  void flush(Outbox& to);
+  bool print_rest(const HostLink& link);
+  bool held_up(const HostLink& link) const;
   void meet();
   void begin(const std::string& rendezvous);
   void give_up(HostLink& link, const std::string& why);
   void end(int rank, const WorkerEnd& end);
   bool has_living(const HostLink& link) const;
+  void keep_pulsing();
+  void stop_pulsing();
 
   RemoteOptions options_;
   WorkerPlan plan_;
@@ -95,6 +117,12 @@ class RemoteGroup final : public WorkerGroup {
   std::vector<Worker> workers_;
   Crew ways_;  // to the hosts: one ssh each
   std::vector<HostLink> links_;
+
+  // Guards `links_` against the thread. Free while something is written that may be held up.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool suspended_ = false, ending_ = false;
+  std::thread pulses_;
 };
 
 }  // namespace skein

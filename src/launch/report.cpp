@@ -21,9 +21,27 @@ bool is_consequence(const WorkerOutcome& worker) {
   return worker.end.signal == 0 && worker.end.lost.empty() && worker.record.lost_peer >= 0;
 }
 
+// It ended well while others still needed it, for all that is known.
+bool left_well(const WorkerOutcome& worker) {
+  return worker.ended_at != Time() && !worker.end.failed() && !worker.stopped &&
+         worker.record.lost_peer < 0 && worker.record.phase != Phase::done;
+}
+
+// It still ran when others had given it up, and waited for nobody.
+bool was_silent(const WorkerOutcome& worker) {
+  const BoardRecord& record = worker.record;
+  if (!worker.still_ran || reported_failure(record) || has_left(record)) return false;
+  if (worker.suspended) return true;
+  return record.phase != Phase::done && record.lost_peer < 0 && record.waiting_for < 0 &&
+         record.operation.empty();
+}
+
 std::string how_it_ended(const WorkerOutcome& worker) {
   const WorkerEnd& end = worker.end;
   if (!end.lost.empty()) return "was lost with its host";
+  if (was_silent(worker))
+    return worker.suspended ? "was suspended, as by SIGSTOP," : "did not answer the others";
+  if (left_well(worker)) return "left the others, with exit code 0,";
   if (worker.stopped && has_left(worker.record)) return "left the run";
   if (end.signal != 0) return fmt::format("was killed by SIG{}", sigabbrev_np(end.signal));
   if (!worker.record.failure.empty()) return "failed";
@@ -68,19 +86,42 @@ std::string indented(const std::string& text, const char* first, const char* res
 
 namespace {
 
-// From a rank that only lost its peer to that one, if it left, and so on. A peer that merely did
-// not answer stays where it is: the rank that lost it says so.
-int who_left(const std::vector<WorkerOutcome>& workers, int rank) {
+// The rank without which `worker` could not go on, or -1.
+int missed_by(const WorkerOutcome& worker) {
+  if (worker.still_ran && !worker.suspended && worker.record.lost_peer < 0)
+    return worker.record.waiting_for;
+  return is_consequence(worker) ? worker.record.lost_peer : -1;
+}
+
+bool is_cause(const WorkerOutcome& worker) {
+  if (was_silent(worker) || left_well(worker)) return true;
+  return worker.end.failed() && (has_left(worker.record) || reported_failure(worker.record));
+}
+
+// From a rank that only lost its peer to that one, and so on, as far as one of them was a cause.
+// Two that waited for each other are none: then the rank that gave up first stays.
+int trace_back(const std::vector<WorkerOutcome>& workers, int rank) {
   int last = rank;
   for (std::size_t hops = 0; hops < workers.size(); ++hops) {
-    const WorkerOutcome& worker = workers[static_cast<std::size_t>(rank)];
-    if (!is_consequence(worker) || worker.record.lost_peer >= static_cast<int>(workers.size()))
-      break;
-    rank = worker.record.lost_peer;
-    const WorkerOutcome& peer = workers[static_cast<std::size_t>(rank)];
-    if (peer.end.failed() && (has_left(peer.record) || reported_failure(peer.record))) last = rank;
+    const int missed = missed_by(workers[static_cast<std::size_t>(rank)]);
+    if (missed < 0 || missed >= static_cast<int>(workers.size())) break;
+    rank = missed;
+    if (is_cause(workers[static_cast<std::size_t>(rank)])) last = rank;
   }
   return last;
+}
+
+// What the first to give up `root` said, or nothing.
+std::string complaint_about(int root, const std::vector<WorkerOutcome>& workers) {
+  const WorkerOutcome* first = nullptr;
+  for (const WorkerOutcome& worker : workers) {
+    if (!is_consequence(worker) || worker.record.lost_peer != root || worker.record.failure.empty())
+      continue;
+    if (first == nullptr || worker.record.failed_at < first->record.failed_at) first = &worker;
+  }
+  if (first == nullptr) return "";
+  return fmt::format("{}: {}", name_of(*first, static_cast<int>(first - workers.data())),
+                     first->record.failure);
 }
 
 }  // namespace
@@ -103,7 +144,7 @@ int root_cause(const std::vector<WorkerOutcome>& workers) {
       best_order = order;
     }
   }
-  return best < 0 ? best : who_left(workers, best);
+  return best < 0 ? best : trace_back(workers, best);
 }
 
 std::string cause(const WorkerOutcome& worker, int rank) {
@@ -122,7 +163,9 @@ std::string failure_report(const std::vector<WorkerOutcome>& workers, int root,
     out += indented(first.end.lost, "  error   ", "          ");
   else if (!first.record.failure.empty())
     out += indented(first.record.failure, "  error   ", "          ");
-  else if (!first.log_tail.empty())
+  else if (const std::string complaint = complaint_about(root, workers); !complaint.empty())
+    out += indented(complaint, "  error   ", "          ");
+  if (first.end.lost.empty() && first.record.failure.empty() && !first.log_tail.empty())
     out +=
         fmt::format("  rank {} wrote last\n", root) + indented(first.log_tail, "    | ", "    | ");
 

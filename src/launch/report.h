@@ -15,16 +15,19 @@ namespace skein {
 struct WorkerOutcome {
   WorkerEnd end;
   Time ended_at{};
-  bool stopped = false;  // it ended after the launcher had told it to
-  BoardRecord record;    // as it was before that
-  std::string host;      // where it was; empty: on this one
-  std::string log_tail;  // the last lines it wrote, where the terminal has not shown them
+  bool stopped = false;    // it ended after the launcher had told it to
+  BoardRecord record;      // as it was before that
+  bool still_ran = false;  // when the launcher told all to end, because another had failed
+  bool suspended = false;  // likewise: it was stopped, as by SIGSTOP
+  std::string host;        // where it was; empty: on this one
+  std::string log_tail;    // the last lines it wrote, where the terminal has not shown them
 };
 
 // The rank whose failure brought the others down, or -1 when nobody failed by itself. It is the one
-// that failed first, by the time on its board record or else by its end; but a rank that only lost
+// that failed first, by the time on its board record or else by its end. But a rank that only lost
 // a peer comes after every rank that failed in any other way, and after the peer that it lost if
-// that one left the run.
+// that one left the run, with exit code 0 too, or still ran and waited for nobody, suspended or
+// not.
 int root_cause(const std::vector<WorkerOutcome>& workers);
 
 // "rank 3 was killed by SIGKILL at step 1204 (backward)", with its error if it left one.

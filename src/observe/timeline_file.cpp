@@ -38,7 +38,8 @@ std::int64_t resident_bytes() {
   return in >> all >> resident ? resident * ::sysconf(_SC_PAGESIZE) : -1;
 }
 
-// Which sum of a line of usage a lane counts for, or -1. What a device does is apart.
+// Which sum of a line of usage a lane counts for, or -1. What a device does is apart, and what runs
+// beside the worker's own thread takes none of its time.
 int sum_of(Lane lane) {
   switch (lane) {
     case Lane::forward:
@@ -53,6 +54,13 @@ int sum_of(Lane lane) {
     case Lane::reduce_scatter:
     case Lane::all_gather:
       return 4;
+    case Lane::loading:
+      return 5;
+    case Lane::evaluation:
+      return 6;
+    case Lane::checkpoint:
+      return 7;
+    case Lane::hidden_update:
     case Lane::device_compute:
     case Lane::device_sums:
       return -1;
@@ -118,20 +126,6 @@ TimelineWriter::~TimelineWriter() {
 
 void TimelineWriter::span(Lane lane, std::string_view, Time begin, Time end) {
   const std::lock_guard lock(mutex_);
-  if (lane == Lane::update && updates_.size() < kMostSpansAtOnce) updates_.emplace_back(begin, end);
-  if (lane != Lane::wait) return add(lane, begin, end);
-  // Who waits in step() updates there: that is no waiting.
-  std::sort(updates_.begin(), updates_.end());
-  for (const auto& update : updates_) {
-    if (update.second <= begin || update.first >= end) continue;
-    if (update.first > begin) add(lane, begin, update.first);
-    begin = std::max(begin, update.second);
-  }
-  updates_.clear();
-  if (end > begin) add(lane, begin, end);
-}
-
-void TimelineWriter::add(Lane lane, Time begin, Time end) {
   if (const int sum = sum_of(lane); sum >= 0) sums_[static_cast<std::size_t>(sum)] += end - begin;
   if (lane == Lane::device_compute || lane == Lane::device_sums) {
     has_device_ = true;
@@ -206,10 +200,15 @@ void TimelineWriter::write_usage(Time now) {
   }
   usage_at_ = now;
   std::string line = fmt::format("{{\"usage\":[{}", since_start(now));
-  for (const Duration sum : sums)
-    fmt::format_to(std::back_inserter(line), ",{}", microseconds(sum));
-  fmt::format_to(std::back_inserter(line), ",{},{},{}]}}\n", resident_bytes(),
+  const auto add_sums = [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i)
+      fmt::format_to(std::back_inserter(line), ",{}", microseconds(sums[i]));
+  };
+  add_sums(0, kFirstSums);
+  fmt::format_to(std::back_inserter(line), ",{},{},{}", resident_bytes(),
                  device_bytes_ ? device_bytes_() : -1, has_device ? microseconds(busy) : -1);
+  add_sums(kFirstSums, kSums);
+  line += "]}\n";
   append(usage_, line);
   usage_bytes_ += line.size();
   if (usage_bytes_ < usage_limit_) return;

@@ -7,8 +7,12 @@
 // Lines are {"start": {rank, host, unix_us}} when a worker begins, {"spans": [[lane, begin,
 // duration], …]} in microseconds since that start, {"steps": [[step, end], …]}, and in .usage
 // {"usage": [end, forward, backward, update, waiting, communication, resident_bytes,
-// device_bytes, device_busy]}, microseconds again. The last two are -1 where no device is known;
-// device_busy is when the device had computing or sums to do, each microsecond counted once.
+// device_bytes, device_busy, loading, evaluation, checkpoint]}, microseconds again. device_bytes
+// and device_busy are -1 where no device is known; device_busy is when the device had computing or
+// sums to do, each microsecond counted once.
+//
+// Spans of the worker's own thread do not overlap where WorkerTime (core/worker_time.h) reports
+// them.
 #pragma once
 
 #include <array>
@@ -51,9 +55,9 @@ class TimelineWriter final : public Trace {
     std::int32_t lane;
     std::int64_t begin_us, value;  // a duration; of a step: its number
   };
-  static constexpr std::size_t kSums = 5;  // of lanes, as in a line of usage
+  static constexpr std::size_t kSums = 8;       // of lanes, as in a line of usage
+  static constexpr std::size_t kFirstSums = 5;  // stand before the memory there
 
-  void add(Lane lane, Time begin, Time end);
   void count_device_spans();
   void work();
   void write_spans(const std::vector<Event>& events);
@@ -83,7 +87,6 @@ class TimelineWriter final : public Trace {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Event> events_;
-  std::vector<std::pair<Time, Time>> updates_;  // since the last wait
   std::array<Duration, kSums> sums_{};
   std::vector<std::pair<Time, Time>> device_spans_;  // which device_busy_ does not have yet
   Time device_counted_{};                            // up to here it has all

@@ -18,12 +18,15 @@ namespace {
 
 using Json = nlohmann::json;
 
+// By their values.
 constexpr Lane kLanes[] = {Lane::forward,        Lane::backward,       Lane::all_reduce,
                            Lane::reduce_scatter, Lane::all_gather,     Lane::update,
-                           Lane::wait,           Lane::device_compute, Lane::device_sums};
+                           Lane::wait,           Lane::device_compute, Lane::device_sums,
+                           Lane::hidden_update,  Lane::loading,        Lane::evaluation,
+                           Lane::checkpoint};
 
-std::filesystem::path part_of(const std::filesystem::path& path, int rank) {
-  return path.string() + fmt::format(".rank-{}.part", rank);
+std::filesystem::path part_of(const std::filesystem::path& stem, int rank) {
+  return stem.string() + fmt::format(".rank-{}.part", rank);
 }
 
 double microseconds(Time time) {
@@ -76,6 +79,14 @@ const char* lane_name(Lane lane) {
       return "device: computing";
     case Lane::device_sums:
       return "device: sums and updates";
+    case Lane::hidden_update:
+      return "hidden update";
+    case Lane::loading:
+      return "loading";
+    case Lane::evaluation:
+      return "evaluation";
+    case Lane::checkpoint:
+      return "checkpoint";
   }
   return "?";
 }
@@ -88,9 +99,9 @@ void TraceRecorder::span(Lane lane, std::string_view name, Time begin, Time end)
     ++dropped_;
 }
 
-void TraceRecorder::write_part(const std::filesystem::path& path) const {
+void TraceRecorder::write_part(const std::filesystem::path& stem) const {
   const std::lock_guard lock(mutex_);
-  Lines lines(part_of(path, rank_));
+  Lines lines(part_of(stem, rank_));
   Time earliest = events_.empty() ? Time() : events_.front().begin;
   bool used[std::size(kLanes)] = {};
   for (const Event& event : events_) {
@@ -122,21 +133,26 @@ void TraceRecorder::write_part(const std::filesystem::path& path) const {
   lines.commit();
 }
 
+std::filesystem::path TraceRecorder::stem_apart(const std::string& id) {
+  return std::filesystem::temp_directory_path() / ("skein-trace-" + id);
+}
+
 // Event by event: all of them together may be more than fits into memory.
-void TraceRecorder::join_parts(const std::filesystem::path& path, int size) {
+void TraceRecorder::join_parts(const std::filesystem::path& stem, int size,
+                               const std::filesystem::path& path) {
   std::vector<std::ifstream> parts;
   std::size_t dropped = 0;
   std::optional<double> earliest;
   std::string line;
   for (int rank = 0; rank < size; ++rank) {
-    std::ifstream part(part_of(path, rank));
+    std::ifstream part(part_of(stem, rank));
     if (!std::getline(part, line)) continue;  // a worker that was lost
     const Json head = Json::parse(line);
     dropped += head["dropped"].get<std::size_t>();
     if (head.contains("earliest"))
       earliest = std::min(earliest.value_or(INFINITY), head["earliest"].get<double>());
     parts.push_back(std::move(part));
-    std::filesystem::remove(part_of(path, rank));  // stays readable until it is closed
+    std::filesystem::remove(part_of(stem, rank));  // stays readable until it is closed
   }
   Lines out(path);
   out.add("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");

@@ -19,10 +19,15 @@ class TraceRecorder final : public Trace {
   explicit TraceRecorder(int rank) : rank_(rank) {}
   void span(Lane lane, std::string_view name, Time begin, Time end) override;
 
-  // Writes this worker's part beside `path`. When all workers have done so one of them calls
-  // join_parts().
-  void write_part(const std::filesystem::path& path) const;
-  static void join_parts(const std::filesystem::path& path, int size);
+  // Writes this worker's part to a file whose name begins with `stem`. When all workers have done
+  // so one of them calls join_parts(), which writes the trace to `path` and removes the parts.
+  void write_part(const std::filesystem::path& stem) const;
+  static void join_parts(const std::filesystem::path& stem, int size,
+                         const std::filesystem::path& path);
+
+  // A stem in this host's folder for temporary files, for a trace that goes to a pipe or a device,
+  // beside which there is no place for parts. `id` tells one run's parts from another's.
+  static std::filesystem::path stem_apart(const std::string& id);
 
  private:
   struct Event {

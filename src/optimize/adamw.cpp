@@ -17,19 +17,19 @@ Adamw::Adamw(std::size_t size, const AdamwOptions& options, Allocate allocate)
 
 void Adamw::update(Range range, Span parameters, Span gradients, const UpdateContext& context) {
   SKEIN_CHECK(context.step >= 1, "update number {}: the first is 1", context.step);
-  // In double precision until the last moment, as torch computes its scalars.
-  const auto step = static_cast<double>(context.step);
-  const double correction1 = 1 - std::pow(options_.beta1, step);
-  const double correction2 = 1 - std::pow(options_.beta2, step);
   AdamwFactors factors{.gradient_scale = context.gradient_scale,
                        .beta1 = static_cast<float>(options_.beta1),
                        .one_minus_beta1 = static_cast<float>(1 - options_.beta1),
                        .beta2 = static_cast<float>(options_.beta2),
                        .one_minus_beta2 = static_cast<float>(1 - options_.beta2),
-                       .correction2_root = static_cast<float>(std::sqrt(correction2)),
                        .epsilon = static_cast<float>(options_.epsilon)};
   for_trained(context.groups.get(), range, gradients, [&](const GroupRule& rule) {
+    // In double precision until the last moment, as torch computes its scalars.
     const double rate = context.learning_rate * rule.lr_scale;
+    const auto step = static_cast<double>(context.step_of(rule));
+    const double correction1 = 1 - std::pow(options_.beta1, step);
+    const double correction2 = 1 - std::pow(options_.beta2, step);
+    factors.correction2_root = static_cast<float>(std::sqrt(correction2));
     factors.decay =
         static_cast<float>(1 - rate * rule.weight_decay.value_or(options_.weight_decay));
     factors.step_size = static_cast<float>(rate / correction1);

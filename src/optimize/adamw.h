@@ -14,7 +14,7 @@ struct AdamwOptions {
 };
 
 // State "exp_avg" and "exp_avg_sq". The number of updates made is the caller's:
-// UpdateContext::step.
+// UpdateContext::step_of().
 class Adamw final : public Optimizer {
  public:
   // For a plane of `size` elements.

@@ -24,6 +24,7 @@ std::uint64_t digest_of(const std::vector<GroupRule>& rules) {
     digest = mixed(digest, std::bit_cast<std::uint32_t>(static_cast<float>(rule.lr_scale)));
     digest = mixed(mixed(digest, rule.weight_decay), rule.momentum);
     digest = mixed(digest, rule.frozen ? 1U : 0U);
+    digest = mixed(digest, static_cast<std::uint64_t>(rule.missed));
   }
   return digest;
 }
@@ -41,6 +42,7 @@ Groups::Groups(std::size_t size, std::vector<GroupRule> rules)
     require_not_negative("weight decay of a parameter group", rule.weight_decay.value_or(0));
     require_not_negative("momentum of a parameter group", rule.momentum.value_or(0));
     require_not_negative("learning-rate factor of a parameter group", rule.lr_scale);
+    SKEIN_CHECK(rule.missed >= 0, "{} updates missed", rule.missed);
     end = rule.range.end();
   }
 }

@@ -17,15 +17,17 @@ struct GroupRule {
   std::optional<double> weight_decay = std::nullopt;  // else the optimizer's
   std::optional<double> momentum = std::nullopt;      // likewise
   bool frozen = false;                                // neither parameters nor state change
+  std::int64_t missed = 0;  // updates of the run that were made while it was frozen
 
   bool same_as(const GroupRule& other) const {  // wherever both are
     return lr_scale == other.lr_scale && weight_decay == other.weight_decay &&
-           momentum == other.momentum && frozen == other.frozen;
+           momentum == other.momentum && frozen == other.frozen && missed == other.missed;
   }
 };
 
 // Which rule holds where; elements that no rule covers are the optimizer's own. Never changes, so
-// that an update under way keeps its rules when the next one gets others.
+// that an update under way keeps its rules when the next one gets others. `missed` of a rule counts
+// the updates before it became a rule: while it is frozen nobody asks for more.
 class Groups {
  public:
   // `rules` are sorted, disjoint and inside a plane of `size` elements (checked). Throws

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/span.h"
 #include "optimize/groups.h"
 #include "optimize/owned_state.h"
@@ -18,9 +19,16 @@ namespace skein {
 struct UpdateContext {
   double learning_rate = 0;
   float gradient_scale = 1;  // gradients are multiplied by this first (averaging, clipping)
-  std::int64_t step = 1;     // 1 for the first update (AdamW's bias correction)
+  std::int64_t step = 1;     // number of this update in the run, from 1
   bool skip = false;         // whoever calls the optimizer only clears the gradients instead
   std::shared_ptr<const Groups> groups = nullptr;  // null: the whole plane alike
+
+  // The number of this update among those that the parameters of a group have had, from 1, as torch
+  // counts them: for AdamW's bias correction. Updates that were skipped are in neither number.
+  std::int64_t step_of(const GroupRule& rule) const {
+    SKEIN_CHECK(rule.missed < step, "update number {}, of which {} were missed", step, rule.missed);
+    return step - rule.missed;
+  }
 };
 
 // Elementwise, as a rule: the update of an element depends on its own gradient, parameter and state

@@ -90,6 +90,16 @@ OwnedState::Move::Move(OwnedState& state, std::vector<Range> ranges)
           std::exchange(state.memory_, std::vector<std::unique_ptr<Memory>>(state.vector_count()))),
       forgotten_(state.vector_count()) {}
 
+OwnedState::Move::Move(OwnedState& from, OwnedState& state)
+    : state_(state),
+      owned_(from.owned_),
+      memory_(
+          std::exchange(from.memory_, std::vector<std::unique_ptr<Memory>>(from.vector_count()))),
+      forgotten_(from.vector_count()) {
+  SKEIN_CHECK(from.names_ == state.names_, "state of {} vectors moves to one of {}",
+              from.vector_count(), state.vector_count());
+}
+
 Span OwnedState::Move::before(std::size_t vector, Range range) {
   auto& memory = memory_.at(vector);
   if (!memory) memory = state_.allocate_(owned_.count());

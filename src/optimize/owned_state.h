@@ -95,8 +95,12 @@ class OwnedState::Move {
  public:
   Move(OwnedState& state, std::vector<Range> ranges);
 
-  // Elements `range` of the plane in the `vector`-th vector. All of it must lie in one range that
-  // was owned before, or is now.
+  // Of what `from` holds, for a plane that is laid out otherwise in `state`, which has nothing yet
+  // and the same vectors. `from` keeps nothing.
+  Move(OwnedState& from, OwnedState& state);
+
+  // Elements `range` of the plane (of `from`; of `state`) in the `vector`-th vector. All of it must
+  // lie in one range that was owned before, or is now.
   Span before(std::size_t vector, Range range);
   Span now(std::size_t vector, Range range);
 

@@ -88,8 +88,10 @@ std::string WatchedRun::prometheus() const {
              "Time in which the worker's GPU had computing or sums of a step to do.");
   for (const auto& [rank, timeline] : ranks_)
     out.sample(timeline->device_seconds(), rank_label(rank));
-  out.family("worker_phase_seconds_total", "counter",
-             "What the worker spent its time with; communication runs beside the rest.");
+  out.family(
+      "worker_phase_seconds_total", "counter",
+      "What the worker spent its time with, in and between steps; communication runs beside the "
+      "rest.");
   for (const auto& [rank, timeline] : ranks_)
     for (std::size_t i = 0; i < RankTimeline::kPhases; ++i)
       out.sample(timeline->total_seconds()[i],

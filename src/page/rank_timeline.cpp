@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/statistics.h"
+#include "core/trace.h"
 
 namespace skein {
 namespace {
@@ -29,6 +30,11 @@ bool whole(const Json& json) {
   return json.is_number_integer() && std::abs(json.get<double>()) <= double(kMost);
 }
 
+bool between_steps(std::int32_t lane) {
+  return lane == static_cast<std::int32_t>(Lane::evaluation) ||
+         lane == static_cast<std::int32_t>(Lane::checkpoint);
+}
+
 // A list of at least `count` whole numbers.
 bool numbers(const Json& json, std::size_t count) {
   return json.is_array() && json.size() >= count && std::all_of(json.begin(), json.end(), whole);
@@ -43,7 +49,7 @@ RankTimeline::RankTimeline(const std::filesystem::path& folder, int rank)
       spans_file_(file_of(folder, rank, "jsonl")),
       usage_file_(file_of(folder, rank, "usage")),
       usage_({Kind::last, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::most,
-              Kind::most, Kind::sum, Kind::sum},
+              Kind::most, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum},
              kUsageRows),
       resident_bytes_(Downsampled::kUnknown),
       device_bytes_(Downsampled::kUnknown),
@@ -84,13 +90,15 @@ void RankTimeline::take(std::string_view line, Origin& origin) {
           std::clamp<std::int64_t>(each[2].get<std::int64_t>(), 0, kLongest);
       spans_.push_back({begin, static_cast<std::int32_t>(duration), each[0].get<std::int32_t>()});
       latest_us_ = std::max(latest_us_, begin + duration);
+      if (between_steps(spans_.back().lane)) rest_us_ = std::max(rest_us_, begin + duration);
     }
   if (const auto steps = json.find("steps"); steps != json.end() && steps->is_array())
     for (const Json& each : *steps)
       if (numbers(each, 2))
         steps_.push_back(
             {each[0].get<std::int64_t>(), origin.start_us + each[1].get<std::int64_t>()});
-  if (const auto usage = json.find("usage"); usage != json.end() && numbers(*usage, 3 + kPhases))
+  if (const auto usage = json.find("usage");
+      usage != json.end() && numbers(*usage, 3 + kFirstPhases))
     take_usage(*usage, origin);
 }
 
@@ -98,25 +106,30 @@ void RankTimeline::take_usage(const Json& row, Origin& origin) {
   Downsampled::Row values;
   values.reserve(row.size());
   values.push_back(static_cast<double>(origin.start_us + row[0].get<std::int64_t>()) * 1e-3);
-  for (std::size_t i = 0; i < kPhases; ++i) {
-    values.push_back(row[i + 1].get<double>() * 1e-3);
-    total_seconds_[i] += values.back() * 1e-3;
-  }
+  const auto take_phase = [&](std::size_t phase, double us) {
+    values.push_back(us * 1e-3);
+    total_seconds_[phase] += values.back() * 1e-3;
+  };
+  for (std::size_t i = 0; i < kFirstPhases; ++i) take_phase(i, row[i + 1].get<double>());
   const auto known = [&](std::size_t at) {
     const double value = at < row.size() ? row[at].get<double>() : -1;
     return value < 0 ? Downsampled::kUnknown : value;
   };
-  resident_bytes_ = known(1 + kPhases);
-  device_bytes_ = known(2 + kPhases);
+  resident_bytes_ = known(1 + kFirstPhases);
+  device_bytes_ = known(2 + kFirstPhases);
   values.push_back(resident_bytes_);
   values.push_back(device_bytes_);
   const double since_us = static_cast<double>(row[0].get<std::int64_t>() - origin.usage_us);
   origin.usage_us = row[0].get<std::int64_t>();
-  const double busy_us = known(3 + kPhases);  // which files of earlier versions do not have
+  const double busy_us = known(3 + kFirstPhases);  // which files of earlier versions do not have
   values.push_back(busy_us * 1e-3);
   values.push_back(std::isnan(busy_us) ? Downsampled::kUnknown : since_us * 1e-3);
   if (!std::isnan(busy_us))
     device_seconds_ = (std::isnan(device_seconds_) ? 0 : device_seconds_) + busy_us * 1e-6;
+  for (std::size_t i = kFirstPhases; i < kPhases; ++i) {  // likewise
+    const std::size_t at = i + 4;
+    take_phase(i, at < row.size() ? row[at].get<double>() : 0);
+  }
   usage_.add(values);
 }
 

@@ -29,8 +29,9 @@ class RankTimeline {
   std::chrono::seconds age() const { return std::min(spans_file_.age(), usage_file_.age()); }
   bool empty() const { return spans_.empty(); }
   std::int64_t oldest_us() const { return spans_.empty() ? 0 : spans_.front().begin_us; }
-  std::int64_t latest_us() const {  // of steps, as far as any is known
-    return steps_.empty() ? latest_us_ : steps_.back().end_us;
+  // The end of the last step, evaluation or checkpoint; where none is known, of the last span.
+  std::int64_t latest_us() const {
+    return steps_.empty() ? latest_us_ : std::max(steps_.back().end_us, rest_us_);
   }
   std::int64_t median_step_us() const;  // of the newest steps; 0 where none is known
 
@@ -39,13 +40,15 @@ class RankTimeline {
   nlohmann::json window(std::int64_t begin_us, std::int64_t end_us, std::size_t most) const;
 
   // Columns: end (ms), then milliseconds of forward, backward, update, waiting, communication, the
-  // most bytes of memory of the process and of its device, and the milliseconds that the device was
-  // busy, of how many (NaN: not known).
+  // most bytes of memory of the process and of its device, the milliseconds that the device was
+  // busy, of how many (NaN: not known), and milliseconds of loading, evaluation and checkpoints.
   const Downsampled& usage() const { return usage_; }
 
-  static constexpr std::size_t kPhases = 5;
-  static constexpr std::array<const char*, kPhases> kPhaseNames{"forward", "backward", "update",
-                                                                "waiting", "communication"};
+  static constexpr std::size_t kPhases = 8;
+  static constexpr std::size_t kFirstPhases = 5;  // which come before the memory
+  static constexpr std::array<const char*, kPhases> kPhaseNames{
+      "forward",       "backward", "update",     "waiting",
+      "communication", "loading",  "evaluation", "checkpoint"};
   const std::array<double, kPhases>& total_seconds() const { return total_seconds_; }
   double resident_bytes() const { return resident_bytes_; }  // NaN: not known
   double device_bytes() const { return device_bytes_; }      // likewise
@@ -77,7 +80,7 @@ class RankTimeline {
   Origin spans_origin_, usage_origin_;
   std::deque<Span> spans_;
   std::deque<Step> steps_;
-  std::int64_t latest_us_ = 0;
+  std::int64_t latest_us_ = 0, rest_us_ = 0;  // ends: of all spans, of evaluations and checkpoints
   Downsampled usage_;
   std::array<double, kPhases> total_seconds_{};
   double resident_bytes_, device_bytes_, device_seconds_;

@@ -124,6 +124,8 @@ void WatchedRun::take_metrics(std::string_view text) {
   const double seconds = seconds_before_ + number(line, "seconds");
   if (kind == "run") {
     begin_run(line);
+  } else if (kind == "leader") {
+    drop_above(step);
   } else if (kind == "step") {
     steps_.add({step, number(line, "samples"), seconds, number(line, "loss"),
                 number(line, "learning_rate"), number(line, "iteration_ms"),
@@ -134,15 +136,19 @@ void WatchedRun::take_metrics(std::string_view text) {
   }
 }
 
+// Steps come in their order: those that were counted further are told again. A worker that leads in
+// the place of a lost one counts its own.
+void WatchedRun::drop_above(double step) {
+  if (steps_.rows().empty() || steps_.rows().back().front() <= step) return;
+  steps_.drop_above(step);
+  evaluations_.drop_above(step);
+  ++generation_;
+}
+
 // What a run did after the checkpoint that it goes on from is lost, and done again.
 void WatchedRun::begin_run(const Json& line) {
   const double step = number(line, "step");
-  const bool repeats = !steps_.rows().empty() && steps_.rows().back().front() > step;
-  if (repeats) {
-    steps_.drop_above(step);
-    evaluations_.drop_above(step);
-    ++generation_;
-  }
+  drop_above(step);
   seconds_before_ = steps_.rows().empty() ? 0 : steps_.rows().back()[2];
   starts_.push_back(line);
   starts_.back()["seconds"] = seconds_before_;

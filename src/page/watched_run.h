@@ -55,6 +55,7 @@ class WatchedRun {
   void reset();
   void take_metrics(std::string_view line);
   void begin_run(const nlohmann::json& line);
+  void drop_above(double step);
   void read_small_files();
   void read_events();
   void find_ranks();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "core/check.h"
 
@@ -46,5 +47,15 @@ class Marks {
   std::int64_t every_ = 0, last_ = kNone;
   std::int64_t next_ = kNone;
 };
+
+// Of several kinds of marks that one to which a worker that has counted `samples` has come first;
+// of equal marks that of the first kind. Null: none is due. So all workers see to marks of all
+// kinds in one order.
+inline Marks* first_due(std::span<Marks* const> kinds, std::int64_t samples) {
+  Marks* first = nullptr;
+  for (Marks* const each : kinds)
+    if (each->due(samples) && (!first || each->next() < first->next())) first = each;
+  return first;
+}
 
 }  // namespace skein

@@ -17,6 +17,8 @@ namespace {
 // Bytes of a table in which workers tell each other something.
 constexpr std::size_t kMostGathered = std::size_t{1} << 19;
 constexpr std::size_t kLongestCall = 160;
+constexpr std::size_t kMostKinds = 4;  // of things that others are doing, in an error
+constexpr char kPart = '\x1f';         // between the user's call and what is a part of it
 
 // What each worker says when it comes to a call: a digest of the call's words (FNV-1a), and what it
 // brings.
@@ -48,24 +50,37 @@ Task<> ended(Task<int> task) { co_await task; }
 
 }  // namespace
 
-Workers::Calls::Calls(Fabric& fabric, Courier& courier, Duration patience, std::vector<int> names)
+Workers::Calls::Scope::Scope(Calls& calls, std::string call)
+    : calls_(calls), before_(calls.scope_) {
+  if (before_.empty() || call.empty()) calls_.scope_ = std::move(call);
+}
+
+Workers::Calls::Calls(Fabric& fabric, Courier& courier, Duration patience, std::vector<int> names,
+                      std::string owner)
     : fabric_(fabric),
       courier_(courier),
       patience_(patience),
       names_(std::move(names)),
       roll_call_(fabric, kQuestions, kAnswers, patience),
-      present_(names_.size(), true) {}
+      present_(names_.size(), true),
+      owner_(std::move(owner)) {}
 
 Workers::Calls::~Calls() = default;
 
 void Workers::Calls::tolerate_losses() {
   if (fabric_.size() > 1)
-    survivors_ = std::make_unique<Survivors>(fabric_, kUpChannel, kDownChannel);
+    survivors_ = std::make_unique<Survivors>(fabric_, kUpChannel, kDownChannel, kRingChannel);
 }
 
-void Workers::Calls::wait_for_survivors(Task<int> task) {
+void Workers::Calls::wait_for_survivors(const std::string& call, Task<int> task) {
   courier_.wait(ended(std::move(task)));
   present_ = survivors_->contributors();
+  for (const int rank : survivors_->take_late())
+    fmt::print(stderr, "skein: {}\n",
+               with_advice(fmt::format("rank {} has not come to {} within {:.3g} s: the run goes "
+                                       "on without it",
+                                       names_[static_cast<std::size_t>(rank)], named(call),
+                                       seconds(patience_))));
   check_company();
 }
 
@@ -73,20 +88,92 @@ void Workers::Calls::wait_for_survivors(Task<int> task) {
 // ended well and gone.
 void Workers::Calls::check_company() const {
   if (survivors_ && survivors_->left_behind())
-    throw IoError("the others have gone on without this worker, which was away too long");
+    throw IoError(
+        with_advice("the others have gone on without this worker, which was away too long or did "
+                    "not come to a call of theirs"));
+}
+
+// The user's name of a call.
+const std::string& Workers::Calls::named(const std::string& call) const {
+  return scope_.empty() ? call : scope_;
+}
+
+// What workers compare.
+std::string Workers::Calls::words_for(const std::string& call) const {
+  return scope_.empty() ? call : scope_ + kPart + call;
+}
+
+std::string Workers::Calls::with_advice(std::string text) const {
+  return advice_.empty() ? text : fmt::format("{}; {}", text, advice_);
+}
+
+Task<> Workers::Calls::inside(const std::string& call, Task<> task) {
+  return roll_call_.attend_uncounted(std::move(task), named(call));
+}
+
+// Something else that fails meanwhile is no news.
+std::vector<RollCall::Standing> Workers::Calls::ask(Duration patience) {
+  std::vector<RollCall::Standing> standings;
+  try {
+    courier_.wait(roll_call_.ask(standings, patience));
+  } catch (const IoError&) {
+  }
+  return standings;
+}
+
+IoError Workers::Calls::explain(const std::string& call, const TooLate& late) {
+  auto standings = ask(roll_call_.patience_with_listeners());
+  asked_ = true;
+  std::erase_if(standings, [&](const auto& each) {
+    return !each.answered || (each.inside && each.what == named(call));
+  });
+  std::string text = fmt::format("{}: {}", named(call), late.what());
+  if (const std::string others = described(standings, named(call)); !others.empty())
+    text = with_advice(fmt::format("{} ({})", text, others));
+  return IoError(text, late.peer());
+}
+
+// "rank 1 is in run.step(), ranks 2-3 are in the program's own code after world.sum()"
+std::string Workers::Calls::described(const std::vector<RollCall::Standing>& standings,
+                                      const std::string& call) {
+  std::vector<std::pair<std::string, std::vector<int>>> kinds;
+  for (const RollCall::Standing& each : standings) {
+    if (!each.answered) continue;
+    const bool same = each.inside && each.what == call;
+    const std::string what =
+        each.inside         ? fmt::format("in {}{}", same ? "an earlier " : "", each.what)
+        : each.what.empty() ? "in the program's own code"
+                            : fmt::format("in the program's own code, after {}", each.what);
+    const auto known = std::ranges::find(kinds, what, [](const auto& kind) { return kind.first; });
+    const int rank = names_[static_cast<std::size_t>(each.rank)];
+    if (known != kinds.end())
+      known->second.push_back(rank);
+    else
+      kinds.emplace_back(what, std::vector<int>{rank});
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, who] : kinds)
+    if (parts.size() < kMostKinds)
+      parts.push_back(
+          fmt::format("{} {} {}", print_ranks(who), who.size() == 1 ? "is" : "are", what));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 void Workers::Calls::exchange(const std::string& call, Span record, const Merge& merge) {
-  if (survivors_) return wait_for_survivors(survivors_->combine(record, merge, deadline()));
-  wait(call, fabric_.combine(kOwnChannel, record, merge, limit()));
+  if (!survivors_) return wait(call, fabric_.combine(kOwnChannel, record, merge, limit()));
+  wait_for_survivors(call, survivors_->combine(record, merge, deadline()));
 }
 
 void Workers::Calls::wait(const std::string& call, Task<> task) {
+  wait_for(named(call), std::move(task));
+}
+
+void Workers::Calls::wait_for(const std::string& call, Task<> task) {
   if (!broken_.empty())
     throw IoError(fmt::format("{} cannot be: a call before it failed: {}", call, broken_),
                   broken_by_);
   try {
-    courier_.wait(roll_call_.attend(std::move(task)));
+    courier_.wait(roll_call_.attend(std::move(task), call));
   } catch (const TooLate& late) {
     name_the_missing(call, late);
   } catch (const IoError& error) {
@@ -102,12 +189,26 @@ void Workers::Calls::give_up(const std::string& call, const std::string& why, in
 
 // The others wait for the same worker and hear of it from whoever knows first.
 void Workers::Calls::name_the_missing(const std::string& call, const TooLate& late) {
-  std::vector<int> missing;
-  courier_.wait(roll_call_.missing(missing));
+  auto standings = ask(roll_call_.patience_with_late_ones());
+  std::vector<int> missing, came{fabric_.rank()};
+  for (const RollCall::Standing& each : standings) {
+    if (each.came)
+      came.push_back(each.rank);
+    else if (!each.gone && (each.answered || !asked_))
+      missing.push_back(each.rank);
+  }
+  if (missing.empty())
+    for (const RollCall::Standing& each : standings)
+      if (each.gone) missing.push_back(each.rank);
   if (missing.empty()) give_up(call, in_words(late.what(), call), late.peer());
-  for (int& rank : missing) rank = names_[static_cast<std::size_t>(rank)];
-  broken_ = fmt::format("{} {} not come to {}", print_ranks(missing),
-                        missing.size() == 1 ? "has" : "have", call);
+  std::erase_if(standings, [](const auto& each) { return each.came; });
+  std::ranges::sort(came);
+  for (auto* ranks : {&missing, &came})
+    for (int& rank : *ranks) rank = names_[static_cast<std::size_t>(rank)];
+  const std::string others = described(standings, call);
+  broken_ = with_advice(fmt::format("{} {} not come to {}, which {} made{}{}", print_ranks(missing),
+                                    missing.size() == 1 ? "has" : "have", call, print_ranks(came),
+                                    others.empty() ? "" : "; ", others));
   courier_.with_loop([this] { fabric_.fail(broken_); });
   give_up(call, broken_, missing.front());
 }
@@ -115,7 +216,7 @@ void Workers::Calls::name_the_missing(const std::string& call, const TooLate& la
 std::vector<Workers::Calls::Row> Workers::Calls::meet(const std::string& call,
                                                       std::span<const std::byte> own) {
   SKEIN_CHECK(own.size() <= kMostBrought, "{} bytes brought to a call", own.size());
-  Arrival mine{digest_of(call), own.size(), {}};
+  Arrival mine{digest_of(words_for(call)), own.size(), {}};
   std::ranges::copy(own, mine.brought);
   Rows table(fabric_.size(), sizeof(Arrival));
   table.put(fabric_.rank(), message_in(mine).host_bytes());
@@ -134,19 +235,31 @@ std::vector<Workers::Calls::Row> Workers::Calls::meet(const std::string& call,
   return rows;
 }
 
-// All have seen that they differ, so all come here.
+// All have seen that they differ, so all come here. Where all are in the same call of the user's
+// they differ in its parts.
 void Workers::Calls::tell_differences(const std::string& call) {
   Rows table(fabric_.size(), std::min(kLongestCall, kMostGathered / ranks()));
-  std::string padded = call;
+  std::string padded = words_for(call);
   padded.resize(table.row_bytes());
   table.put(fabric_.rank(), std::as_bytes(std::span(padded)));
   exchange(call, table.record(), table.merge());
-  std::vector<std::pair<std::string, std::vector<int>>> calls;
+  std::vector<std::string> words(ranks());
+  bool same_call = true;
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     const auto row = table.row(static_cast<int>(rank));
     if (!row) continue;
-    std::string theirs(reinterpret_cast<const char*>(row->data()), row->size());
-    theirs.resize(std::min(theirs.find('\0'), theirs.size()));
+    words[rank].assign(reinterpret_cast<const char*>(row->data()), row->size());
+    words[rank].resize(std::min(words[rank].find('\0'), words[rank].size()));
+    const std::string users = words[rank].substr(0, words[rank].find(kPart));
+    same_call = same_call && users == named(call);
+  }
+  std::vector<std::pair<std::string, std::vector<int>>> calls;
+  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+    if (words[rank].empty()) continue;
+    const std::size_t part = words[rank].find(kPart);
+    std::string theirs = words[rank].substr(0, part);
+    if (same_call && part != std::string::npos)
+      theirs += fmt::format(" ({})", words[rank].substr(part + 1));
     const auto known =
         std::ranges::find(calls, theirs, [](const auto& each) { return each.first; });
     if (known == calls.end())
@@ -158,8 +271,8 @@ void Workers::Calls::tell_differences(const std::string& call) {
   parts.reserve(calls.size());
   for (const auto& [theirs, who] : calls)
     parts.push_back(fmt::format("{} called {}", print_ranks(who), theirs));
-  throw ConfigError(fmt::format("the workers made different calls: {}; expected the same of all",
-                                fmt::join(parts, ", ")));
+  throw ConfigError(with_advice(fmt::format(
+      "the workers made different calls: {}; expected the same of all", fmt::join(parts, ", "))));
 }
 
 // What is small comes along with the meeting. Else piece by piece: a table of what many workers
@@ -237,9 +350,10 @@ Workers::Calls::Row Workers::Calls::broadcast(const std::string& call,
   const std::uint64_t own = bytes.size();
   const auto sizes = meet(call, std::as_bytes(std::span(&own, 1)));
   if (root < 0 || root >= fabric_.size())
-    throw ConfigError(fmt::format("{}: expected a rank from 0 to {}", call, fabric_.size() - 1));
+    throw ConfigError(
+        fmt::format("{}: expected a rank from 0 to {}", named(call), fabric_.size() - 1));
   const Row& size = sizes[static_cast<std::size_t>(root)];
-  if (size.empty()) throw IoError(fmt::format("{}: that worker is gone", call), root);
+  if (size.empty()) throw IoError(fmt::format("{}: that worker is gone", named(call)), root);
   std::uint64_t count = 0;
   std::memcpy(&count, size.data(), sizeof(count));
   Row result = mine ? Row(bytes.begin(), bytes.end()) : Row(count);
@@ -254,7 +368,7 @@ Workers::Calls::Row Workers::Calls::broadcast(const std::string& call,
     if (mine) table.put(0, piece);
     exchange(call, table.record(), table.merge());
     const auto row = table.row(0);
-    if (!row) throw IoError(fmt::format("{}: that worker is gone", call), root);
+    if (!row) throw IoError(fmt::format("{}: that worker is gone", named(call)), root);
     std::ranges::copy(*row, piece.begin());
   }
   return result;

@@ -2,7 +2,8 @@
 //
 // Every call says in words what it is, and the workers compare that first: when they have called
 // different things all of them learn so, by ConfigError, and may go on. When one does not come the
-// others get IoError that says who, and to what. For the user's own thread; not thread-safe.
+// others get IoError that says who, to what, and what those are doing instead. For the user's own
+// thread; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -24,23 +25,42 @@ class Workers::Calls {
  public:
   using Row = std::vector<std::byte>;
 
-  // Channels of the fabric's first block: these calls, a queue of data blocks, sums over those who
-  // live, roll calls, and messages that are parts of calls.
+  // Channels of the fabric's first block: these calls, sums over those who live, roll calls,
+  // messages that are parts of calls, and a ring of all for means.
   enum : Channel {
     kOwnChannel,
-    kQueueChannel,
     kUpChannel,
     kDownChannel,
     kQuestions,
     kAnswers,
-    kPartsChannel
+    kPartsChannel,
+    kRingChannel
   };
 
-  // `names` says which rank of the world each rank is, as errors name it.
-  Calls(Fabric& fabric, Courier& courier, Duration patience, std::vector<int> names);
+  // `names` says which rank of the world each rank is, as errors name it; `owner` is what a program
+  // makes these calls on: "world" or "group".
+  Calls(Fabric& fabric, Courier& courier, Duration patience, std::vector<int> names,
+        std::string owner);
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
   ~Calls();
+
+  // While it lives this worker's calls are parts of the user's `call`, and errors name that: of two
+  // within each other the outer one. An empty `call` stands for code of the user's within one.
+  class Scope {
+   public:
+    Scope(Calls& calls, std::string call);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { calls_.scope_ = std::move(before_); }
+
+   private:
+    Calls& calls_;
+    std::string before_;
+  };
+
+  // Added to an error when workers have not come to the same call: what the program may do.
+  void advise(std::string what) { advice_ = std::move(what); }
 
   // All workers make the same `call`. When this returns they have, and know what each has brought,
   // by rank: `own`, of at most kMostBrought bytes; nothing of one that took no part.
@@ -66,13 +86,22 @@ class Workers::Calls {
   // Waits for a task that is a part of a call which all have met for.
   void wait(const std::string& call, Task<> task);
 
+  // `task` as a part of the present scope, or else of `call`, which not all workers need make at
+  // the same time: others who give up waiting for this worker learn that it is in that.
+  Task<> inside(const std::string& call, Task<> task);
+
+  // What a wait in such a task that came to its limit is to the user: the same error, with the call
+  // and what the other workers are in instead. Asks them, at most for a second.
+  IoError explain(const std::string& call, const TooLate& late);
+
   // From now on these are calls of the workers that live, and do not fail when one is lost. All
   // workers call it at the same place.
   void tolerate_losses();
   Survivors* survivors() { return survivors_.get(); }
 
-  // Runs a sum over survivors to its end, and sees who took part.
-  void wait_for_survivors(Task<int> task);
+  // Runs a sum over survivors, which is a part of `call`, to its end, and sees who took part. Says
+  // on stderr who did not come in time.
+  void wait_for_survivors(const std::string& call, Task<int> task);
 
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
   const std::vector<bool>& present() const { return present_; }
@@ -80,6 +109,9 @@ class Workers::Calls {
   // Throws IoError when losses are tolerated and the others have gone on without this worker, which
   // was away too long: it must not write what they have written, or will.
   void check_company() const;
+
+  // "world.sum()", say.
+  std::string name_of(const char* function) const { return owner_ + "." + function; }
 
   Fabric& fabric() { return fabric_; }
   Courier& courier() { return courier_; }
@@ -89,6 +121,12 @@ class Workers::Calls {
 
  private:
   void exchange(const std::string& call, Span record, const Merge& merge);
+  void wait_for(const std::string& call, Task<> task);
+  std::vector<RollCall::Standing> ask(Duration patience);
+  const std::string& named(const std::string& call) const;
+  std::string words_for(const std::string& call) const;
+  std::string described(const std::vector<RollCall::Standing>& standings, const std::string& call);
+  std::string with_advice(std::string text) const;
   [[noreturn]] void tell_differences(const std::string& call);
   [[noreturn]] void give_up(const std::string& call, const std::string& why, int peer);
   [[noreturn]] void name_the_missing(const std::string& call, const TooLate& late);
@@ -101,6 +139,10 @@ class Workers::Calls {
   RollCall roll_call_;
   std::unique_ptr<Survivors> survivors_;  // where losses are tolerated
   std::vector<bool> present_;
+  const std::string owner_;
+  std::string scope_;   // the user's call of which the present ones are parts; empty: they are its
+  std::string advice_;  // empty: none
+  bool asked_ = false;  // one that has not answered may never answer
   std::string broken_;  // the call that did not end well, and why
   int broken_by_ = -1;
 };

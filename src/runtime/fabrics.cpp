@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/descriptor_limit.h"
 #include "core/parse_number.h"
 #include "core/units.h"
 #include "fabric/alone.h"
@@ -20,13 +21,21 @@
 namespace skein {
 namespace {
 
+// What a worker has open beside its connections: a listening socket, data, logs, checkpoints.
+constexpr std::int64_t kMoreDescriptors = 32;
+
 std::unique_ptr<Fabric> make_local(Loop& loop, const JoinOptions& options,
                                    const Placement& placement) {
   if (placement.local_size != placement.size)
     throw ConfigError(fmt::format(
         "the local fabric joins workers of one host, but only {} of the {} workers that {} "
-        "started are here",
+        "started are here: expected fabric auto or tcp (--fabric, JoinOptions::fabric, "
+        "SKEIN_FABRIC)",
         placement.local_size, placement.size, placement.launcher));
+  // Of each worker its memory, its process and what it sleeps on; at rank 0 its socket, too.
+  need_descriptors(
+      std::int64_t{4} * placement.size + kMoreDescriptors,
+      fmt::format("rank {} of {} workers on one host", placement.rank, placement.size));
   return std::make_unique<LocalFabric>(
       loop, LocalOptions{placement.run_id,
                          placement.rank,
@@ -68,8 +77,12 @@ std::unique_ptr<Fabric> make_tcp(Loop& loop, const JoinOptions& options,
   if (tcp.rendezvous.empty())
     throw ConfigError(fmt::format(
         "the tcp fabric needs an address of rank 0, which {} does not say: expected --rendezvous "
-        "HOST:PORT, the same for all workers",
+        "HOST:PORT (JoinOptions::rendezvous), the same for all workers; or MASTER_ADDR and "
+        "MASTER_PORT",
         placement.launcher));
+  // A connection with each, and the memory of those that share its host.
+  need_descriptors(placement.size + std::int64_t{4} * placement.local_size + kMoreDescriptors,
+                   fmt::format("rank {} of {} workers over tcp", placement.rank, placement.size));
   const Credentials shown = find_credentials(
       {options.secret_file, options.tls_cert_file, options.tls_key_file, options.tls_ca_file},
       process_environment);
@@ -186,9 +199,25 @@ const FabricKind& find_fabric(const std::string& name) {
 
 void check_fabric(const std::string& name) { find_fabric(name); }
 
+namespace {
+
+// What the options name, or where they leave it to the launcher, what that says.
+const FabricKind& chosen_fabric(const JoinOptions& options) {
+  const char* said = process_environment("SKEIN_FABRIC");
+  if (options.fabric != "auto" || said == nullptr || *said == '\0')
+    return find_fabric(options.fabric);
+  try {
+    return find_fabric(said);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("SKEIN_FABRIC={}: {}", said, error.what()));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Fabric> make_fabric(Loop& loop, const JoinOptions& options,
                                     const Placement& placement) {
-  const FabricKind& kind = find_fabric(options.fabric);
+  const FabricKind& kind = chosen_fabric(options);
   if (placement.size == 1) return std::make_unique<AloneFabric>(loop);
   return kind.make(loop, options, placement);
 }

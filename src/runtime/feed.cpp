@@ -1,6 +1,9 @@
 #include "runtime/feed.h"
 
+#include <algorithm>
+
 #include "core/rng.h"
+#include "runtime/world_impl.h"
 
 namespace skein {
 namespace {
@@ -13,7 +16,14 @@ std::uint64_t order_seed(const FeedPlan& plan, int rank) {
 
 }  // namespace
 
-Feed::Feed(World& world, const FeedPlan& plan, const Start& start)
+Share share_among_present(World& world, std::int64_t samples) {
+  const std::vector<bool>& present = world.impl().present();
+  const auto before = std::count(present.begin(), present.begin() + world.rank(), true);
+  const auto all = std::count(present.begin(), present.end(), true);
+  return share_of(even_shares(samples, static_cast<int>(all)), static_cast<int>(before));
+}
+
+Feed::Feed(World& world, Channel channel, const FeedPlan& plan, const Start& start)
     : plan_(plan),
       batches_(static_cast<std::uint32_t>(plan.dataset_size), plan.batch,
                order_seed(plan, world.rank()), plan.shuffle),
@@ -27,7 +37,7 @@ Feed::Feed(World& world, const FeedPlan& plan, const Start& start)
   BlockQueue::State state = start.queue;
   std::erase_if(state.held, beyond);
   std::erase_if(state.returned, beyond);
-  queue_ = std::make_unique<SharedBlocks>(world, numbered_.count(), state);
+  queue_ = std::make_unique<SharedBlocks>(world, channel, numbered_.count(), state);
 }
 
 Feed::Start Feed::after(const FeedPlan& plan, std::int64_t samples) {

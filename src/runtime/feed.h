@@ -7,10 +7,15 @@
 #include <vector>
 
 #include "plan/sampler.h"
+#include "plan/shares.h"
 #include "runtime/shared_blocks.h"
 #include "skein/world.h"
 
 namespace skein {
+
+// This worker's part of `samples` that the workers divide evenly, each once: among those that took
+// part in the last call of the world.
+Share share_among_present(World& world, std::int64_t samples);
 
 // How workers divide the data among themselves.
 enum class Draw : std::uint8_t {
@@ -46,7 +51,8 @@ class Feed {
     BlockQueue::State queue;
   };
 
-  Feed(World& world, const FeedPlan& plan, const Start& start);
+  // `channel` is for the queue, where there is one.
+  Feed(World& world, Channel channel, const FeedPlan& plan, const Start& start);
 
   // As if all batches up to this many samples had been handed out, in their order.
   static Start after(const FeedPlan& plan, std::int64_t samples);

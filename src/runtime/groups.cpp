@@ -31,25 +31,26 @@ Group World::make_group(std::vector<int> ranks) {
   apart->world = impl_;
   impl_->courier().with_loop([&] { apart->fabric = group_apart(impl_->fabric(), ranks); });
   if (!apart->fabric) return {nullptr, std::move(ranks)};
-  apart->calls =
-      std::make_unique<Calls>(*apart->fabric, impl_->courier(), impl_->options().patience, ranks);
+  apart->calls = std::make_unique<Calls>(*apart->fabric, impl_->courier(),
+                                         impl_->options().patience, ranks, "group");
   return {std::shared_ptr<Calls>(apart, apart->calls.get()), std::move(ranks)};
 }
 
 Group World::group(const std::vector<int>& ranks) {
   std::vector<int> sorted = ranks;
   std::ranges::sort(sorted);
-  calls().meet(fmt::format("group of {}", sorted.empty() ? "no ranks" : print_ranks(sorted)));
+  calls().meet(
+      fmt::format("world.group() of {}", sorted.empty() ? "no ranks" : print_ranks(sorted)));
   const bool twice = std::ranges::adjacent_find(sorted) != sorted.end();
   if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size() || twice)
     throw ConfigError(
-        fmt::format("a group of {}: expected one or more ranks from 0 to {}, each once",
+        fmt::format("world.group() of {}: expected one or more ranks from 0 to {}, each once",
                     sorted.empty() ? "no ranks" : print_ranks(sorted), size() - 1));
   return make_group(std::move(sorted));
 }
 
 Group World::split(int colour) {
-  const auto colours = calls().gather("split", std::as_bytes(std::span(&colour, 1)));
+  const auto colours = calls().gather("world.split()", std::as_bytes(std::span(&colour, 1)));
   std::vector<int> members;
   for (std::size_t rank = 0; rank < colours.size(); ++rank)
     if (std::ranges::equal(colours[rank], std::as_bytes(std::span(&colour, 1))))

@@ -35,11 +35,14 @@ void make_secret(const std::string& path) {
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.valid()) refuse(path);
-  const std::string secret = fresh_secret();
+  std::string secret = fresh_secret();
   const bool written =
       ::fchmod(file.get(), 0600) == 0 &&
       ::write(file.get(), secret.data(), secret.size()) == static_cast<ssize_t>(secret.size()) &&
       ::fsync(file.get()) == 0;
+  const int why_not = errno;
+  ::explicit_bzero(secret.data(), secret.size());
+  errno = why_not;
   // A link, and not a rename: of several that come at once the first decides for all.
   const bool named = written && (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int why = errno;

@@ -4,10 +4,11 @@
 
 namespace skein {
 
-SharedBlocks::SharedBlocks(World& world, std::int64_t count, const BlockQueue::State& state)
+SharedBlocks::SharedBlocks(World& world, Channel channel, std::int64_t count,
+                           const BlockQueue::State& state)
     : world_(world) {
   world.impl().courier().with_loop([&] {
-    queue_ = std::make_unique<BlockQueue>(world.impl().fabric(), World::Impl::kQueueChannel,
+    queue_ = std::make_unique<BlockQueue>(world.impl().fabric(), channel,
                                           world.impl().options().patience, count, state);
   });
 }

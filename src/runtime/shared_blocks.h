@@ -11,7 +11,8 @@ namespace skein {
 // All workers make one and end it by close(). Goes before the world does. Not thread-safe.
 class SharedBlocks {
  public:
-  SharedBlocks(World& world, std::int64_t count, const BlockQueue::State& state);
+  // Nothing else uses the channel meanwhile.
+  SharedBlocks(World& world, Channel channel, std::int64_t count, const BlockQueue::State& state);
   SharedBlocks(const SharedBlocks&) = delete;
   SharedBlocks& operator=(const SharedBlocks&) = delete;
   ~SharedBlocks();

@@ -22,8 +22,10 @@ std::vector<Number> numbers_in(std::span<const std::byte> bytes) {
   return numbers;
 }
 
-std::string call_of(const char* what, std::size_t values, const char* kind = "value") {
-  return fmt::format("{} of {} {}{}", what, values, kind, values == 1 ? "" : "s");
+// "world.sum() of 3 values"
+std::string call_of(const Workers::Calls& calls, const char* what, std::size_t values,
+                    const char* kind = "value") {
+  return fmt::format("{} of {} {}{}", calls.name_of(what), values, kind, values == 1 ? "" : "s");
 }
 
 // Every worker's numbers, by rank.
@@ -72,56 +74,65 @@ int Workers::rank() const { return calls().fabric().rank(); }
 int Workers::size() const { return calls().fabric().size(); }
 
 void Workers::barrier(const std::string& name) {
-  calls().meet(name.empty() ? "barrier" : fmt::format("barrier '{}'", name));
+  calls().meet(name.empty() ? calls().name_of("barrier()")
+                            : fmt::format("{}(\"{}\")", calls().name_of("barrier"), name));
 }
 
 std::vector<double> Workers::sum(const std::vector<double>& values) {
   std::vector<double> sums(values.size());
-  for (const auto& row : gathered(calls(), call_of("sum", values.size()), values))
+  for (const auto& row : gathered(calls(), call_of(calls(), "sum()", values.size()), values))
     for (std::size_t i = 0; i < row.size(); ++i) sums[i] += row[i];
   return sums;
 }
 
 std::vector<std::int64_t> Workers::sum_integers(const std::vector<std::int64_t>& values) {
-  return combined(calls(), call_of("sum", values.size(), "integer"), values, wrapped_sum);
+  return combined(calls(), call_of(calls(), "sum_integers()", values.size(), "integer"), values,
+                  wrapped_sum);
 }
 
 std::vector<double> Workers::max(const std::vector<double>& values) {
-  return combined(calls(), call_of("max", values.size()), values, larger);
+  return combined(calls(), call_of(calls(), "max()", values.size()), values, larger);
 }
 std::vector<double> Workers::min(const std::vector<double>& values) {
-  return combined(calls(), call_of("min", values.size()), values, smaller);
+  return combined(calls(), call_of(calls(), "min()", values.size()), values, smaller);
 }
 std::vector<std::int64_t> Workers::max_integers(const std::vector<std::int64_t>& values) {
-  return combined(calls(), call_of("max", values.size(), "integer"), values, larger_integer);
+  return combined(calls(), call_of(calls(), "max_integers()", values.size(), "integer"), values,
+                  larger_integer);
 }
 std::vector<std::int64_t> Workers::min_integers(const std::vector<std::int64_t>& values) {
-  return combined(calls(), call_of("min", values.size(), "integer"), values, smaller_integer);
+  return combined(calls(), call_of(calls(), "min_integers()", values.size(), "integer"), values,
+                  smaller_integer);
 }
 
 std::vector<std::vector<double>> Workers::gather(const std::vector<double>& values) {
-  return gathered(calls(), call_of("gather", values.size()), values);
+  return gathered(calls(), call_of(calls(), "gather()", values.size()), values);
 }
 std::vector<std::vector<std::int64_t>> Workers::gather_integers(
     const std::vector<std::int64_t>& values) {
-  return gathered(calls(), call_of("gather", values.size(), "integer"), values);
+  return gathered(calls(), call_of(calls(), "gather_integers()", values.size(), "integer"), values);
 }
 std::vector<std::string> Workers::gather_text(const std::string& text) {
-  return calls().gather_text("gather of texts", text);
+  return calls().gather_text(calls().name_of("gather_text()"), text);
 }
 
+std::vector<bool> Workers::present() const { return calls().present(); }
+
 std::vector<double> Workers::broadcast(const std::vector<double>& values, int root) {
-  return numbers_in<double>(calls().broadcast(fmt::format("broadcast of values from rank {}", root),
-                                              bytes_of(values), root));
+  return numbers_in<double>(
+      calls().broadcast(fmt::format("{} from rank {}", calls().name_of("broadcast()"), root),
+                        bytes_of(values), root));
 }
 std::vector<std::int64_t> Workers::broadcast_integers(const std::vector<std::int64_t>& values,
                                                       int root) {
   return numbers_in<std::int64_t>(calls().broadcast(
-      fmt::format("broadcast of integers from rank {}", root), bytes_of(values), root));
+      fmt::format("{} from rank {}", calls().name_of("broadcast_integers()"), root),
+      bytes_of(values), root));
 }
 std::string Workers::broadcast_text(const std::string& text, int root) {
-  const auto bytes = calls().broadcast(fmt::format("broadcast of a text from rank {}", root),
-                                       std::as_bytes(std::span(text)), root);
+  const auto bytes =
+      calls().broadcast(fmt::format("{} from rank {}", calls().name_of("broadcast_text()"), root),
+                        std::as_bytes(std::span(text)), root);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

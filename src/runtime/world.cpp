@@ -22,6 +22,17 @@ void use_threads(const JoinOptions& options, const Placement& placement) {
   set_kernel_threads(options.threads > 0 ? options.threads : share_of_cores(placement.local_size));
 }
 
+// What other workers are told is a line among theirs.
+std::string as_one_line(const std::string& text) {
+  constexpr std::size_t kMost = 400;
+  std::string line = text.substr(0, kMost);
+  while (line.size() < text.size() && !line.empty() && (line.back() & 0x80) != 0)
+    line.pop_back();  // not a part of a character
+  for (char& each : line)
+    if (static_cast<unsigned char>(each) < ' ' || each == 0x7f) each = ' ';
+  return line.size() < text.size() ? line + "…" : line;
+}
+
 }  // namespace
 
 World::Impl::Impl(const JoinOptions& options, const Placement& placement)
@@ -34,13 +45,17 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
   courier_->on_loss = [this](int peer) { board_.lose(peer); };
   std::vector<int> ranks(static_cast<std::size_t>(placement.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  calls_ = std::make_unique<Calls>(*fabric_, *courier_, options.patience, std::move(ranks));
+  calls_ =
+      std::make_unique<Calls>(*fabric_, *courier_, options.patience, std::move(ranks), "world");
 }
 
-// A program that catches its errors tells nobody of them: that it unwinds is all that can be known.
+// A program that catches its errors itself tells nobody of them: that it unwinds is all that can be
+// known here.
 World::Impl::~Impl() {
   if (!failed_ && std::uncaught_exceptions() > exceptions_)
-    courier_->with_loop([this] { fabric_->fail("an exception ended it"); });
+    courier_->with_loop([this] {
+      fabric_->fail("an exception ended it, which its program can tell by World::run()");
+    });
   board_.leave();
   courier_->with_loop([this] { calls_.reset(); });
   courier_.reset();
@@ -50,7 +65,7 @@ World::Impl::~Impl() {
 void World::Impl::fail(const std::string& reason, int lost_peer) {
   failed_ = true;
   board_.fail(reason, lost_peer);
-  courier_->with_loop([&] { fabric_->fail(reason); });
+  courier_->with_loop([&] { fabric_->fail(as_one_line(reason)); });
 }
 
 void World::Impl::use_device(Device device) {
@@ -89,16 +104,13 @@ void World::Impl::finish(const std::function<void()>& work) {
   if (!reached(done)) courier_->wait(until_reached(loop_, done));
 }
 
-void World::Impl::sum(Span values) {
-  if (Survivors* const survivors = calls_->survivors())
-    return calls_->wait_for_survivors(survivors->sum(values, deadline()));
-  courier_->wait(fabric_->all_reduce(kOwnChannel, values, limit()));
-}
-
 void World::Impl::mean(Span values) {
-  sum(values);
-  const auto count = std::count(present().begin(), present().end(), true);
-  if (count > 1) courier_->with_loop([&] { scale(values, 1 / static_cast<float>(count)); });
+  const char* const call = "a mean over all workers";
+  if (Survivors* const survivors = calls_->survivors())
+    return calls_->wait_for_survivors(call, survivors->mean(values, deadline()));
+  calls_->wait(call, fabric_->all_reduce(kOwnChannel, values, limit()));
+  const auto count = static_cast<float>(fabric_->size());
+  if (count > 1) courier_->with_loop([&] { scale(values, 1 / count); });
 }
 
 int World::Impl::leader() const {
@@ -128,7 +140,11 @@ void World::Impl::agree_on_success(const std::string& call, const std::exception
     } catch (const std::exception& error) {
       text = fmt::format("E{}", error.what());
     }
-  const auto texts = calls_->gather_text(call, text);
+  const std::byte mine{static_cast<unsigned char>(own ? 1 : 0)};
+  bool failed = false;
+  for (const auto& row : calls_->meet(call, {&mine, 1}))
+    failed = failed || (!row.empty() && row.front() != std::byte{});
+  const auto texts = failed ? calls_->gather_text(call, text) : std::vector<std::string>();
   if (own) std::rethrow_exception(own);
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
@@ -142,6 +158,28 @@ World World::join(const JoinOptions& options) {
   const Placement placement = detect(process_environment).value_or(Placement{});
   use_threads(options, placement);
   return World(std::make_shared<Impl>(options, placement));
+}
+
+int World::run(const std::function<void(World&)>& body, const JoinOptions& options) {
+  std::string who;
+  try {
+    World world = join(options);
+    if (world.size() > 1) who = fmt::format("rank {}: ", world.rank());
+    try {
+      body(world);
+    } catch (const std::exception& error) {
+      const auto* const lost = dynamic_cast<const IoError*>(&error);
+      if (world.impl_) world.impl_->fail(error.what(), lost ? lost->peer() : -1);
+      throw;
+    }
+    return 0;
+  } catch (const ConfigError& error) {
+    fmt::print(stderr, "{}{}\n", who, error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}{}\n", who, error.what());
+    return 1;
+  }
 }
 
 World::World(std::shared_ptr<Impl> impl)

@@ -58,14 +58,13 @@ class World::Impl final : public WaitObserver {
   // All workers call it at the same place.
   void tolerate_losses() { calls_->tolerate_losses(); }
 
-  // Adds up `values`, or takes their mean, over the workers (the living ones, where losses are
-  // tolerated), in place.
-  void sum(Span values);
+  // Takes the mean of `values` over the workers (the living ones, where losses are tolerated), in
+  // place.
   void mean(Span values);
 
   // Every worker's `text`, of whatever length.
   std::vector<std::string> gather_text(const std::string& text) {
-    return calls_->gather_text("gather of texts", text);
+    return calls_->gather_text("texts of all workers", text);
   }
 
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
@@ -85,7 +84,7 @@ class World::Impl final : public WaitObserver {
   // See Calls.
   void check_company() const { calls_->check_company(); }
   Calls& calls() { return *calls_; }
-  enum : Channel { kOwnChannel = Calls::kOwnChannel, kQueueChannel = Calls::kQueueChannel };
+  static constexpr Channel kOwnChannel = Calls::kOwnChannel;
 
   void waiting(const char* operation, int peer) override { board_.set_waiting(peer, operation); }
   void resumed() override { board_.clear_waiting(); }

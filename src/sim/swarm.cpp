@@ -67,11 +67,11 @@ std::map<std::string, std::string> draw_gossip(Rng& rng) {
 std::map<std::string, std::string> draw_settings(Rng& rng, const std::string& strategy,
                                                  std::int64_t samples) {
   const auto fusion = one_of<std::string>(rng, {"auto", "none", "100KB", "1MB"});
-  if (strategy == "allreduce" || strategy == "dear") return {{"fusion", fusion}};
+  if (traits_of(strategy).synchronous) return {{"fusion", fusion}};
   if (strategy == "local")
     return {{"period", std::to_string(1 + rng.below(4))},
             {"outer_momentum", one_of<std::string>(rng, {"0", "0.7"})}};
-  if (strategy_gossips(strategy)) return draw_gossip(rng);
+  if (traits_of(strategy).needs_graph) return draw_gossip(rng);
   if (strategy == "abs")
     return {{"delay", one_of<std::string>(rng, {"0", "1", "auto"})},
             {"lookahead", one_of<std::string>(rng, {"auto", "own", "share", "momentum", "none"})},
@@ -97,9 +97,7 @@ std::unique_ptr<Objective> objective_of(const Draw& draw) {
 }
 
 // Whether all workers of this strategy wait for each other in every step.
-bool synchronous(const Scenario& scenario) {
-  return scenario.strategy == "allreduce" || scenario.strategy == "dear";
-}
+bool synchronous(const Scenario& scenario) { return traits_of(scenario.strategy).lockstep; }
 
 // Whether all workers make the same updates.
 bool same_updates(const Scenario& scenario) { return scenario.strategy != "lasgd"; }
@@ -228,7 +226,7 @@ std::string check_survivors(const Scenario& scenario, const Report& report, Dura
 
 std::string broken_promise(const Draw& draw, const Report& report) {
   if (report.hung) return "hangs";
-  if (strategy_gossips(draw.scenario.strategy))
+  if (traits_of(draw.scenario.strategy).needs_graph)
     return check_survivors(draw.scenario, report, calm_length(draw));
   std::string broken = check_workers(draw.scenario, report);
   if (broken.empty()) broken = check_time(draw.scenario, report, calm_length(draw));

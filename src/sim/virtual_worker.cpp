@@ -35,16 +35,16 @@ VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenari
       rank_(rank),
       scenario_(scenario),
       replica_(replica),
-      trace_(trace),
       listener_(listener),
       optimizer_(
           scenario.optimizer(replica.arena().size(), allocator_of(cluster.engine().queue()))),
-      worker_(cluster.fabric(rank), replica.arena(), *optimizer_, scenario.learning_rate, trace,
+      worker_(cluster.fabric(rank), replica.arena(), *optimizer_, scenario.learning_rate, time_,
               scenario.patience, scenario.clip, scenario.seed),
       strategy_(make_strategy(worker_)),
       compute_(scenario.profile, replica.arena()),
       pace_(scenario.speed(rank), scenario.jitter, scenario.slowdowns,
             Rng(scenario.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank))) {
+  time_.pass_on_to(&trace);
   worker_.budget = scenario.samples;
   worker_.modelled_update_seconds = seconds(scenario.profile.update) / scenario.speed(rank) /
                                     static_cast<double>(replica.arena().size());
@@ -136,7 +136,7 @@ Task<> VirtualWorker::step() {
   pieces_ = compute_.by_bucket(strategy_->plan());
   bool begun = false;
   const Time begin = now();
-  const Duration exposed = figures_.exposed;
+  const Duration waiting = time_.waiting(), updating = time_.updating();
   const auto parts = even_shares(samples, scenario_.accumulate);
   const auto passes = std::max<std::size_t>(
       1, static_cast<std::size_t>(
@@ -145,31 +145,26 @@ Task<> VirtualWorker::step() {
     const double factor = pace_.next_factor(now()) * static_cast<double>(parts[pass]) /
                           static_cast<double>(scenario_.profile.batch);
     co_await forward(factor, pass == 0);
-    if (!std::exchange(begun, true)) co_await waiting_for("step", strategy_->begin_step(samples));
+    if (!std::exchange(begun, true)) co_await waiting_for("begin", strategy_->begin_step(samples));
     // Samples are drawn, and weigh, once a step: the mean over all passes is what counts.
     if (pass == 0) replica_.gradient(samples);
     co_await backward(factor, pass + 1 == passes);
     ++figures_.micro_batches;
   }
-  if (!begun) co_await waiting_for("step", strategy_->begin_step(samples));
-  worker_.meters.computed(now() - begin - (figures_.exposed - exposed), samples);
-  const Duration updating = worker_.meters.update;
-  const Time waiting = now();
-  co_await strategy_->end_step(samples);
-  const Duration updated = worker_.meters.update - updating;
+  if (!begun) co_await waiting_for("begin", strategy_->begin_step(samples));
+  const Duration waited = time_.waiting() - waiting + time_.updating() - updating;
+  worker_.meters.computed(now() - begin - waited, samples);
+  co_await waiting_for("step", strategy_->end_step(samples));
   worker_.fabric().progressed();
-  trace_.span(Lane::wait, "step", waiting, now());
-  figures_.exposed += now() - waiting - updated;
-  figures_.busy += updated;
+  figures_.exposed += time_.waiting() - waiting;
+  figures_.busy += time_.updating() - updating;
   figures_.samples += samples;
 }
 
 Task<> VirtualWorker::waiting_for(const char* what, Task<> task) {
   const Time begin = now();
   co_await task;
-  if (now() == begin) co_return;
-  figures_.exposed += now() - begin;
-  trace_.span(Lane::wait, what, begin, now());
+  time_.span(Lane::wait, what, begin, now());
 }
 
 // Bucket 0 holds the last layers.
@@ -184,7 +179,7 @@ Task<> VirtualWorker::forward(double factor, bool first_pass) {
     work += scaled(pieces_[bucket].forward, factor);
   }
   co_await compute(work);
-  trace_.span(Lane::forward, "forward", begin, now());
+  time_.span(Lane::forward, "forward", begin, now());
 }
 
 Task<> VirtualWorker::backward(double factor, bool last_pass) {
@@ -198,7 +193,7 @@ Task<> VirtualWorker::backward(double factor, bool last_pass) {
     strategy_->gradient_ready(static_cast<int>(bucket));
   }
   co_await compute(work + scaled(compute_.backward_tail(), factor));
-  trace_.span(Lane::backward, "backward", begin, now());
+  time_.span(Lane::backward, "backward", begin, now());
 }
 
 // A pause stops the processor too: what it took comes on top.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
+#include "core/worker_time.h"
 #include "emulate/pace.h"
 #include "sim/cluster.h"
 #include "sim/compute.h"
@@ -29,8 +29,8 @@ struct Outcome {
 // What a worker did, waiting excluded from `busy`.
 struct WorkerFigures {
   std::int64_t samples = 0, micro_batches = 0;
-  std::int64_t steps = 0;  // that ended with an update
-  Duration busy{}, exposed{};
+  std::int64_t steps = 0;      // that ended with an update
+  Duration busy{}, exposed{};  // together all of its time, but for pauses by faults
   Time first_step = kNever, last_step{};
   std::vector<Duration> iterations;  // from one update to the next
 };
@@ -84,7 +84,7 @@ class VirtualWorker {
   int rank_;
   const Scenario& scenario_;
   Replica& replica_;
-  Trace& trace_;
+  WorkerTime time_;
   Listener& listener_;
   std::unique_ptr<Optimizer> optimizer_;
   Worker worker_;

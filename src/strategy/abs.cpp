@@ -14,25 +14,6 @@
 namespace skein {
 namespace {
 
-Abs::Options::Scaling parse_scaling(const std::string& text) {
-  using Scaling = Abs::Options::Scaling;
-  if (text == "none") return Scaling::none;
-  if (text == "linear") return Scaling::linear;
-  if (text == "sqrt") return Scaling::sqrt;
-  throw ConfigError(fmt::format("strategy.lr_scaling = '{}': expected none, linear or sqrt", text));
-}
-
-Abs::Options::Lookahead parse_lookahead(const std::string& text) {
-  using Lookahead = Abs::Options::Lookahead;
-  if (text == "none") return Lookahead::none;
-  if (text == "momentum") return Lookahead::momentum;
-  if (text == "share") return Lookahead::share;
-  if (text == "own") return Lookahead::own;
-  if (text == "auto") return Lookahead::automatic;
-  throw ConfigError(
-      fmt::format("strategy.lookahead = '{}': expected auto, own, share, momentum or none", text));
-}
-
 Abs::Options resolved(Abs::Options options, Optimizer& optimizer) {
   using Lookahead = Abs::Options::Lookahead;
   if (options.lookahead != Lookahead::automatic) return options;
@@ -52,15 +33,26 @@ void move_into(Span sum, float weight, Span gradients) {
 
 }  // namespace
 
-Abs::Options::Options(const std::map<std::string, std::string>& options) {
-  OptionReader reader("abs", options);
-  lr_scaling = parse_scaling(reader.text("lr_scaling", "none"));
-  reference_batch = reader.whole("reference_batch", 0, 0, 1 << 30);
-  warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30);
-  max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20);
-  lookahead = parse_lookahead(reader.text("lookahead", "auto"));
-  delay = Delay::parse(reader.text("delay", "auto"));
-  reader.finish();
+Abs::Options::Options(OptionReader& reader) {
+  lr_scaling = reader.choice<Scaling>(
+      "lr_scaling", {{"none", Scaling::none}, {"linear", Scaling::linear}, {"sqrt", Scaling::sqrt}},
+      "how the learning rate follows the samples of a round");
+  reference_batch = reader.whole("reference_batch", 0, 0, 1 << 30,
+                                 "samples to which lr_scaling compares; 0: the first round's");
+  warmup_rounds = reader.whole("warmup_rounds", 0, 0, 1 << 30, "first rounds without a delay");
+  max_micro_batches = reader.whole("max_micro_batches", max_micro_batches, 1, 1 << 20,
+                                   "micro-batches of a worker in one round, after which it waits");
+  lookahead = reader.choice<Lookahead>("lookahead",
+                                       {{"auto", Lookahead::automatic},
+                                        {"own", Lookahead::own},
+                                        {"share", Lookahead::share},
+                                        {"momentum", Lookahead::momentum},
+                                        {"none", Lookahead::none}},
+                                       "what of its own gradient a worker looks ahead with");
+  delay = reader.choice<Delay::Kind>(
+      "delay",
+      {{"auto", Delay::Kind::automatic}, {"1", Delay::Kind::always}, {"0", Delay::Kind::never}},
+      "rounds between a gradient and its update");
   if (reference_batch > 0 && lr_scaling == Scaling::none)
     throw ConfigError(
         fmt::format("strategy.reference_batch = {}: nothing is scaled by it; expected lr_scaling = "
@@ -69,7 +61,7 @@ Abs::Options::Options(const std::map<std::string, std::string>& options) {
 }
 
 Abs::Abs(Worker& worker, const Options& options)
-    : Strategy(worker),
+    : Strategy(worker, kTraits),
       options_(resolved(options, worker.optimizer())),
       plan_(worker.arena(), Fusion::whole()),
       gathered_(worker.size() > 1 ? worker.arena().plane("gathered") : Span{}),
@@ -100,13 +92,14 @@ void Abs::gather(std::int64_t samples) {
 }
 
 // What a worker does with gradients and weights by itself is its update, not communication.
-void Abs::part_of_update(Time begin) { worker_.meters.update += worker_.loop().now() - begin; }
+void Abs::part_of_update(Time begin) { worker_.updated("gather", begin); }
 
 Task<> Abs::end_step(std::int64_t samples) {
   in_step_ = false;
+  if (samples == 0) fill(worker_.arena().gradients(), 0);
   if (worker_.size() == 1) {
     worker_.all_stop = worker_.wants_to_stop;
-    co_await update(samples, 1);
+    if (samples > 0) co_await update(samples, 1);
     co_return;
   }
   gather(samples);
@@ -156,7 +149,7 @@ Task<> Abs::end_round() {
   send_batch(false, later);
   // What was sent leaves before the update.
   co_await worker_.loop().yield();
-  look_back();
+  co_await look_back();
   if (sum) co_await apply(*sum, age);
   if (later) {
     co_await look_ahead();
@@ -169,7 +162,9 @@ Task<> Abs::end_round() {
 }
 
 // Parameters become what the own part of the round on its way would make of the weights. It lies
-// where the next round is gathered, and is gone afterwards.
+// where the next round is gathered, and is gone afterwards. Where the update cannot be foreseen the
+// parameters stay the weights: an own part that is not finite would make them so, and with them
+// every gradient that is computed there.
 Task<> Abs::look_ahead() {
   if (options_.lookahead == Options::Lookahead::none) co_return;
   const Span parameters = worker_.arena().parameters();
@@ -177,23 +172,37 @@ Task<> Abs::look_ahead() {
   context.learning_rate = scaled_rate(expected_samples());
   if (sent_.samples > 0)
     context.gradient_scale = static_cast<float>(own_part() / static_cast<double>(sent_.samples));
-  if (worker_.clips()) {
-    const Worker::SquaredNorm norm = [this] { return worker_.value_of(squared_norm(gathered_)); };
-    co_await worker_.clip(context, norm);
+  const Time begin = worker_.loop().now();
+  const double norm = co_await worker_.value_of(squared_norm(gathered_));
+  part_of_update(begin);
+  if (!worker_.prepare_preview(context, norm)) {
+    fill(gathered_, 0);
+    co_return;
   }
   const std::function<void()> step = [&] {
     copy(weights_, parameters);
     ahead_ = true;
     preview_.update(parameters, gathered_, context);
+    distance_ahead_ = squared_distance(parameters, weights_);
   };
   co_await worker_.update(parameters.count, step);
 }
 
-void Abs::look_back() {
-  if (!std::exchange(ahead_, false)) return;
+// The parameters become the weights again, bit for bit. A write to them since the look ahead shows
+// in their distance from the weights; it cannot be kept, since each worker looks ahead to a point
+// of its own.
+Task<> Abs::look_back() {
+  if (!std::exchange(ahead_, false)) co_return;
   const Time begin = worker_.loop().now();
-  copy(worker_.arena().parameters(), weights_);
+  const Figure now = become_mean(worker_.arena().parameters(), 1, weights_);
   part_of_update(begin);
+  const double before = co_await worker_.value_of(distance_ahead_);
+  const double after = co_await worker_.value_of(now);
+  if (after != before && std::isfinite(before))
+    throw ConfigError(
+        "parameters were written between steps, where those of abs are not the weights but this "
+        "worker's look ahead of them: what was written is lost. Expected flush() before it, and "
+        "the same write on all workers");
 }
 
 // Of the round that is on its way: as many as the last one had.
@@ -234,7 +243,7 @@ Task<RoundNotes> Abs::take_round() {
 // The same, and applies it. What was gathered since stays.
 Task<RoundNotes> Abs::catch_up(std::int64_t age) {
   const RoundNotes sum = co_await take_round();
-  look_back();
+  co_await look_back();
   co_await apply(sum, age);
   co_return sum;
 }
@@ -244,7 +253,7 @@ Task<> Abs::apply(const RoundNotes& sum, std::int64_t age) {
   if (sum.samples == 0) co_return;
   staleness_.add(age);
   round_samples_.add(last_samples_ = sum.samples);
-  if (worker_.progress.reference == 0) worker_.progress.reference = sum.samples;
+  if (worker_.progress.round_reference == 0) worker_.progress.round_reference = sum.samples;
   co_await update(sum.samples, static_cast<float>(1 / static_cast<double>(sum.samples)));
 }
 
@@ -259,6 +268,7 @@ Task<> Abs::update(std::int64_t samples, float gradient_scale) {
   if (worker_.wants_norm()) co_await worker_.prepare(context, norm, worker_.size() == 1);
   if (!context.skip) ++progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
+  worker_.model_updated();
   progress.samples += samples;
 }
 
@@ -267,7 +277,7 @@ double Abs::scaled_rate(std::int64_t samples) const {
   const double rate = worker_.learning_rate();
   if (options_.lr_scaling == Scaling::none || worker_.size() == 1) return rate;
   const auto reference = static_cast<double>(
-      options_.reference_batch > 0 ? options_.reference_batch : worker_.progress.reference);
+      options_.reference_batch > 0 ? options_.reference_batch : worker_.progress.round_reference);
   if (reference == 0) return rate;  // the first round is the reference
   const double ratio = static_cast<double>(samples) / reference;
   return rate * (options_.lr_scaling == Scaling::linear ? ratio : std::sqrt(ratio));

@@ -12,13 +12,14 @@
 // With `lookahead` a worker computes not at w_k, but where it expects the weights to be when its
 // gradients are applied: p = a step of the optimizer from w_k with its own part of the round that
 // is on its way, which changes no state. Then the arena's parameters are p, each worker's own, and
-// w is in a plane beside them.
+// w is in a plane beside them. That step is prepared as the last update was: scaled and clipped
+// alike, and not made where that was skipped, or where the own part is not finite. Whoever writes
+// to parameters that are ahead gets a ConfigError at the end of the round.
 //
 // Without a delay, where that costs little (delay.h), workers wait for the sum of a round and apply
 // it at once: w_{k+1} = w_k − rate · G_k / n_k.
 #pragma once
 
-#include <map>
 #include <optional>
 
 #include "optimize/preview.h"
@@ -47,13 +48,27 @@ class Abs final : public Strategy {
     Delay::Kind delay = Delay::Kind::automatic;
 
     Options() = default;
-    explicit Options(const std::map<std::string, std::string>& options);
+    explicit Options(OptionReader& reader);
   };
+
+  static constexpr StrategyTraits kTraits{
+      .waits_for =
+          "nobody, unless the sum takes longer than the slowest worker's micro-batch; "
+          "where sums come at once, all for the sum",
+      .updates =
+          "a sum of gradients of the round before, taken where the worker expects the "
+          "weights to be; where sums come at once, of this round",
+      .does = "computes on while gradients are summed and never waits",
+      .lockstep = false,
+      .synchronous = false,
+      .repeats = false,
+      .planes = 3,
+      .price = 1,
+      .letter = 'B'};
 
   Abs(Worker& worker, const Options& options);
 
   const BucketPlan& plan() const override { return plan_; }
-  bool lockstep() const override { return false; }
   bool replicas_differ() const override { return ahead_; }
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
@@ -92,7 +107,7 @@ class Abs final : public Strategy {
   Task<> apply(const RoundNotes& sum, std::int64_t age);
   Task<> update(std::int64_t samples, float gradient_scale);
   Task<> look_ahead();
-  void look_back();
+  Task<> look_back();
   std::int64_t expected_samples() const;
   double own_part() const;
   double scaled_rate(std::int64_t samples) const;
@@ -103,6 +118,7 @@ class Abs final : public Strategy {
   Span sum_;       // the plane on its way
   Span weights_;   // while parameters are ahead of them
   bool ahead_ = false;
+  Figure distance_ahead_ = 0;  // squared, of the parameters from the weights
   Preview preview_;
   Round round_;
   Delay delay_;

@@ -1,14 +1,6 @@
 #include "strategy/allreduce.h"
 
-#include "strategy/shards.h"
-
 namespace skein {
-
-AllReduce::Options::Options(const std::map<std::string, std::string>& options) {
-  OptionReader reader("allreduce", options);
-  static_cast<Synchronous::Options&>(*this) = Synchronous::Options(reader);
-  reader.finish();
-}
 
 Task<> AllReduce::sum(int bucket) {
   const Time begin = worker_.loop().now();
@@ -18,7 +10,7 @@ Task<> AllReduce::sum(int bucket) {
 }
 
 Task<> AllReduce::apply(UpdateContext context) {
-  if (worker_.wants_norm()) {
+  if (worker_.wants_norm() && !context.skip) {
     co_await all_summed();
     const Worker::SquaredNorm norm = [this] { return squared_norm_of_sum(); };
     co_await worker_.prepare(context, norm);
@@ -27,15 +19,9 @@ Task<> AllReduce::apply(UpdateContext context) {
     co_await summed(bucket);
     co_await worker_.update(plan().range(bucket), context);
   }
-  if (!context.skip) ++worker_.progress.steps;
-}
-
-// Shard by shard, as workers that hold one shard each would add it up: the same bits.
-Task<double> AllReduce::squared_norm_of_sum() const {
-  double total = 0;
-  for (int rank = 0; rank < worker_.size(); ++rank)
-    total += co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan(), rank);
-  co_return total;
+  if (context.skip) co_return;
+  ++worker_.progress.steps;
+  worker_.model_updated();
 }
 
 }  // namespace skein

@@ -8,17 +8,17 @@ namespace skein {
 
 class AllReduce final : public Synchronous {
  public:
-  struct Options : Synchronous::Options {
-    Options() = default;
-    explicit Options(const std::map<std::string, std::string>& options);
-  };
+  static constexpr StrategyTraits kTraits{
+      .waits_for = "all for the slowest and the network, every step",
+      .updates = "synchronous SGD",
+      .does = "sums gradients while backward goes on",
+      .letter = 'A'};
 
-  AllReduce(Worker& worker, const Options& options) : Synchronous(worker, options) {}
+  AllReduce(Worker& worker, const Options& options) : Synchronous(worker, kTraits, options) {}
 
  private:
   Task<> apply(UpdateContext context) override;
   Task<> sum(int bucket) override;
-  Task<double> squared_norm_of_sum() const;
 
   Time sums_free_{};
 };

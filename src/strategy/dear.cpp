@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/statistics.h"
 #include "core/units.h"
-#include "fabric/rows.h"
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
@@ -42,24 +40,23 @@ std::size_t parse_start(const std::string& text) {
 
 }  // namespace
 
-Dear::Options::Options(const std::map<std::string, std::string>& options) {
-  OptionReader reader("dear", options);
-  static_cast<Synchronous::Options&>(*this) = Synchronous::Options(reader);
-  const auto given = options.find("fusion");
-  tune = given == options.end() || given->second == "auto";
-  const std::string start = reader.text("fusion_start", "25MiB");
-  if (!tune && options.contains("fusion_start"))
+Dear::Options::Options(OptionReader& reader) : Synchronous::Options(reader) {
+  const std::string size = reader.value_of("fusion");
+  tune = size == "auto";
+  const std::string start = reader.text(
+      "fusion_start", "25MiB", "SIZE", "bucket size with which the search for the best one begins");
+  if (!tune && reader.given("fusion_start"))
     throw ConfigError(
         fmt::format("strategy.fusion_start = '{}': fusion = '{}' is not tuned; expected "
                     "one of the two",
-                    start, given->second));
+                    start, size));
   if (tune) fusion = Fusion::of(parse_start(start));
-  trial_steps = static_cast<int>(reader.number("trial_steps", trial_steps, 1, 1000));
-  reader.finish();
+  trial_steps = static_cast<int>(
+      reader.whole("trial_steps", trial_steps, 1, 1000, "steps by which a bucket size is judged"));
 }
 
 Dear::Dear(Worker& worker, const Options& options)
-    : Synchronous(worker, options),
+    : Synchronous(worker, kTraits, options),
       masters_(worker.arena().size(), worker.allocator()),
       changed_(worker.loop()),
       pending_(static_cast<std::size_t>(plan().count()), 0),
@@ -101,7 +98,7 @@ Task<> Dear::begin_step(std::int64_t samples) {
 
 Task<> Dear::apply(UpdateContext context) {
   // The user looks at gradients in the step itself, not while the next forward runs.
-  const bool shown = worker_.before_update != nullptr;
+  const bool shown = worker_.before_update != nullptr && !context.skip;
   if (shown) co_await prepare(context, true);
   if (!context.skip) ++worker_.progress.steps;
   pending_.assign(pending_.size(), kParts);
@@ -199,7 +196,7 @@ Task<> Dear::update_and_gather(UpdateContext context, bool prepared) {
 // gather leaves before the next shard is updated and is not held up by that, and what only backward
 // needs is done behind it. The user may have set or taken away before_update() since the step.
 Task<> Dear::update_all(UpdateContext& context, bool prepared) {
-  if (worker_.clips() && !prepared) co_await prepare(context, false);
+  if (worker_.clips() && !prepared && !context.skip) co_await prepare(context, false);
   for (int bucket = plan().count() - 1; bucket >= 0; --bucket) {
     co_await summed(bucket);
     co_await update_own_shard(bucket, context);
@@ -259,23 +256,6 @@ Task<> Dear::prepare(UpdateContext& context, bool show) {
     co_await worker_.clip(context, norm);
 }
 
-// One exact number from each worker, added up in the order of ranks as AllReduce does.
-Task<double> Dear::squared_norm_of_sum() {
-  const double own =
-      co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan(), worker_.rank());
-  Rows norms(worker_.size(), sizeof(own));
-  norms.put(worker_.rank(), std::as_bytes(std::span(&own, 1)));
-  const Merge merge = norms.merge();
-  co_await worker_.fabric().combine(worker_.channel(kNorm), norms.record(), merge, worker_.limit());
-  double total = 0;
-  for (int rank = 0; rank < worker_.size(); ++rank) {
-    double each = 0;
-    std::memcpy(&each, norms.row(rank).value().data(), sizeof(each));
-    total += each;
-  }
-  co_return total;
-}
-
 void Dear::ended_for(int bucket) {
   const auto at = static_cast<std::size_t>(bucket);
   if (--pending_[at] > 0) return;
@@ -298,6 +278,7 @@ Task<> Dear::need(int bucket) {
 
 Task<> Dear::all_arrived() {
   for (int bucket = 0; bucket < plan().count(); ++bucket) co_await need(bucket);
+  worker_.model_updated();
 }
 
 Task<> Dear::flush() {
@@ -325,18 +306,14 @@ void Dear::after_flush() {
   rounded_ = true;
 }
 
-Task<> Dear::whole_state(OptimizerState& state) {
-  co_await exact_parameters();
-  co_await Strategy::whole_state(state);
-  for (const auto& [name, plane] : state)
-    for (int bucket = 0; bucket < plan().count(); ++bucket)
-      co_await worker_.fabric().all_gather(worker_.channel(kState),
-                                           plane->span().at(plan().range(bucket)), worker_.limit());
-}
-
 Task<> Dear::stream_state(int to, const TakeState& take) {
   co_await exact_parameters();
   co_await bring_state(worker_, plan(), to, worker_.channel(kMoves), take);
+}
+
+Task<> Dear::take_over_state(Optimizer& from, const BucketPlan& before,
+                             const std::vector<Placed>& placed) {
+  co_await move_state(worker_, from, before, plan(), placed, worker_.channel(kMoves));
 }
 
 }  // namespace skein

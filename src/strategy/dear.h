@@ -26,8 +26,17 @@ class Dear final : public Synchronous {
     int trial_steps = 5;  // steps that a size is judged by
 
     Options() = default;
-    explicit Options(const std::map<std::string, std::string>& options);
+    explicit Options(OptionReader& reader);
   };
+
+  static constexpr StrategyTraits kTraits{
+      .waits_for =
+          "all for the slowest, every step; the network is hidden behind backward and "
+          "forward",
+      .updates = "synchronous SGD, bit for bit that of `allreduce`",
+      .does = "hides its communication behind the next forward too",
+      .price = 1,
+      .letter = 'D'};
 
   Dear(Worker& worker, const Options& options);
 
@@ -40,11 +49,12 @@ class Dear final : public Synchronous {
   bool waits_for_reads() const override { return worker_.size() > 1; }
   nlohmann::json figures() const override;
   std::string summary() const override;
-  Task<> whole_state(OptimizerState& state) override;
   Task<> stream_state(int to, const TakeState& take) override;
+  Task<> take_over_state(Optimizer& from, const BucketPlan& before,
+                         const std::vector<Placed>& placed) override;
 
  private:
-  enum : Channel { kParameters = kFirstFree, kNorm, kState, kMoves };
+  enum : Channel { kParameters = kFirstFree, kMoves };
 
   Range own_shard(int bucket) const;
   Span parameters() const { return worker_.arena().parameters(); }
@@ -64,7 +74,6 @@ class Dear final : public Synchronous {
   Task<> all_arrived();
   Task<> exact_parameters();
   Task<> prepare(UpdateContext& context, bool show);
-  Task<double> squared_norm_of_sum();
   void ended_for(int bucket);
   void failed();
 

@@ -20,13 +20,6 @@ constexpr double kEarly = 0.75;  // of a micro-batch must fit before the slowest
 
 }  // namespace
 
-Delay::Kind Delay::parse(const std::string& text) {
-  if (text == "0") return Kind::never;
-  if (text == "1") return Kind::always;
-  if (text == "auto") return Kind::automatic;
-  throw ConfigError(fmt::format("strategy.delay = '{}': expected 0, 1 or auto", text));
-}
-
 // Without a delay it is known what waiting costs. With one it is calculated, for workers that are
 // never held up by anything else: so less must come of it, and when that was too little to go by it
 // is long until the next trial.

@@ -17,9 +17,6 @@ class Delay {
  public:
   enum class Kind : std::uint8_t { never, always, automatic };
 
-  // Of the texts 0, 1 and auto; throws ConfigError for others.
-  static Kind parse(const std::string& text);
-
   // What is automatic begins with a delay, which costs no time, until it is known to be idle.
   Delay(Kind kind, int workers) : kind_(kind), workers_(workers), on_(kind != Kind::never) {}
 

@@ -20,13 +20,6 @@ using namespace std::chrono_literals;
 // How often who waits looks around although nobody has called.
 constexpr Duration kLookAround = 100ms;
 
-// Parts of a model that are worth a message of their own, and the longest ring of them.
-constexpr std::size_t kLeastPart = std::size_t{1} << 14;
-constexpr int kLongestRing = 256;
-
-// What a ring sums by one deadline.
-constexpr std::size_t kPieceOfARing = std::size_t{1} << 22;
-
 }  // namespace
 
 struct Gossip::Peers {
@@ -34,7 +27,8 @@ struct Gossip::Peers {
       : changed(worker.loop()),
         clock(plan.options.rate / 2, plan.options.schedule, worker.rng(0x61766572616765)),
         model(worker.arena(), plan.constants.eta, plan.constants.alpha_tilde, worker.allocator()),
-        survivors(worker.fabric(), worker.channel(kUp), worker.channel(kDown)),
+        survivors(worker.fabric(), worker.channel(kUp), worker.channel(kDown),
+                  worker.channel(kRing)),
         exchanges(worker, worker.channel(kModels), model, plan.options.average_momentum, changed,
                   host),
         pairing(worker, worker.channel(kPairing), plan.topology.neighbours(worker.rank()), tally,
@@ -52,8 +46,8 @@ struct Gossip::Peers {
   std::exception_ptr error;  // that ended a job which nobody waits for
 };
 
-Gossip::Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan)
-    : Strategy(worker),
+Gossip::Gossip(Worker& worker, const StrategyTraits& traits, std::shared_ptr<const GossipPlan> plan)
+    : Strategy(worker, traits),
       gossip_(std::move(plan)),
       plan_(worker.arena(), Fusion::whole()),
       peers_(worker.size() > 1 ? std::make_unique<Peers>(worker, *gossip_, *this) : nullptr) {}
@@ -69,7 +63,10 @@ void Gossip::wake() {
   if (!std::exchange(settled_, false)) return;
   started_ = true;
   if (worker_.budget > 0) peers_->tally.goal = worker_.budget - worker_.progress.samples + counted_;
-  if (std::exchange(flushed_, false)) peers_->model.start(now);
+  if (std::exchange(flushed_, false))
+    peers_->model.start(now);
+  else
+    peers_->model.go_on(now);
   gathered_ = false;
   for (const int rank : std::exchange(left_, {})) drop(rank);
   peers_->pairing.announce(true);
@@ -91,10 +88,12 @@ Task<> Gossip::end_step(std::int64_t samples) {
     peers_->clock.step_ends(worker_.meters.compute);
     peers_->model.set_seconds_per_gradient(peers_->clock.seconds_per_gradient());
   }
-  if (samples > 0)
+  if (samples > 0) {
     co_await update();
-  else if (peers_)
-    co_await wait_for_news();
+  } else {
+    fill(worker_.arena().gradients(), 0);
+    if (peers_) co_await wait_for_news();
+  }
   count_samples(samples);
   if (!peers_) co_return;
   peers_->changed.notify_all();
@@ -125,6 +124,7 @@ Task<> Gossip::update() {
   if (!context.skip) ++worker_.progress.steps;
   if (!peers_ || context.skip) {
     co_await worker_.update({0, arena.size()}, context);
+    worker_.model_updated();
     co_return;
   }
   const auto change = [&](Range range) {
@@ -134,6 +134,7 @@ Task<> Gossip::update() {
     peers_->model.step(worker_.loop().now(), worker_.optimizer().per_tensor(), change);
   };
   co_await worker_.update(arena.size(), step);
+  worker_.model_updated();
 }
 
 void Gossip::count_samples(std::int64_t samples) {
@@ -261,6 +262,7 @@ Task<> Gossip::come_to_rest(bool even_late_ones) {
     co_await changed.wait(std::min(latest, now + kLookAround));
   }
   refresh();
+  model.pause(worker_.loop().now());
 }
 
 Task<> Gossip::settle() {
@@ -280,61 +282,14 @@ Task<> Gossip::flush() {
   peers_->tally.hear(all.samples, false);
   take_down_samples(all.samples);
   if (!all.news) co_return;
-  ring_ = ring_ && all.whole;
   peers_->exchanges.detach_all();
-  const double distance = co_await mean(worker_.arena().parameters(), true);
+  double distance = 0;
+  co_await peers_->survivors.mean(worker_.arena().parameters(), worker_.deadline(), &distance,
+                                  all.whole);
+  rethrow();
   if (has_models()) consensus_ = distance;
   for (const int rank : peers_->survivors.lost()) peers_->pairing.lose(rank);
   flushed_ = true;
-}
-
-// With all that live, after a gathering. Where nobody is lost that is a sum over a ring, in which
-// nobody moves more than two models. It may end well on some and not on others when one dies, and
-// some may see that by the deadline alone: so all come together once more and say how it went.
-//
-// Returns, where that is to be measured, the mean squared distance of all from it. The live model
-// is not in use, and holds what this worker brought.
-Task<double> Gossip::mean(Span values, bool measure) {
-  const auto size = static_cast<std::size_t>(worker_.size());
-  all_there_ = false;
-  if (ring_ && worker_.size() <= kLongestRing && values.count / size >= kLeastPart) {
-    const std::optional<double> distance = co_await mean_of_all(values);
-    if (distance) co_return *distance;
-  }
-  const Span own = peers_->model.x();
-  if (measure) copy(own, values);
-  co_await peers_->survivors.mean(values, worker_.deadline());
-  if (!measure) co_return 0;
-  const double distance = co_await worker_.value_of(squared_distance(own, values));
-  const Assembly::Gathering all = co_await peers_->assembly.come(false, distance);
-  rethrow();
-  co_return all.figure;
-}
-
-// The same over a ring; nothing, and the values as they were, where it did not go well. The live
-// model holds the sum until all know that it is whole.
-Task<std::optional<double>> Gossip::mean_of_all(Span values) {
-  const Span sum = peers_->model.x();
-  copy(sum, values);
-  bool whole = true;
-  try {
-    for (std::size_t offset = 0; offset < sum.count; offset += kPieceOfARing) {
-      const Range piece{offset, std::min(kPieceOfARing, sum.count - offset)};
-      co_await worker_.fabric().all_reduce(worker_.channel(kRing), sum.at(piece),
-                                           worker_.deadline());
-    }
-  } catch (const IoError&) {
-    whole = false;
-  }
-  scale(sum, static_cast<float>(1 / static_cast<double>(worker_.size())));
-  const double distance = co_await worker_.value_of(squared_distance(values, sum));
-  const Assembly::Gathering all = co_await peers_->assembly.come(!whole, distance);
-  rethrow();
-  ring_ = !all.news;
-  if (!ring_) co_return std::nullopt;
-  copy(values, sum);
-  all_there_ = true;
-  co_return all.figure;
 }
 
 bool Gossip::has_models() const {
@@ -342,16 +297,7 @@ bool Gossip::has_models() const {
 }
 
 // Each worker's own is as good as any other's: the mean is what all can go on from.
-Task<> Gossip::whole_state(OptimizerState& state) {
-  co_await Strategy::whole_state(state);
-  if (!peers_) co_return;
-  for (const auto& [name, plane] : state) {
-    if (flushed_)
-      co_await mean(plane->span(), false);
-    else
-      co_await peers_->survivors.mean(plane->span(), worker_.deadline());
-  }
-}
+Task<> Gossip::average(Span values) { co_await peers_->survivors.mean(values, worker_.deadline()); }
 
 std::vector<std::int64_t> Gossip::own_words() const {
   std::vector<std::int64_t> words;
@@ -383,7 +329,6 @@ bool Gossip::read_model(Span into) const {
 // Who leaves after the last flush is not missing.
 std::vector<int> Gossip::missing() const {
   if (!started_ || !flushed_) return peers_->survivors.lost();
-  if (all_there_) return {};
   std::vector<int> ranks;
   for (int rank = 0; rank < worker_.size(); ++rank)
     if (!peers_->survivors.contributors()[static_cast<std::size_t>(rank)]) ranks.push_back(rank);

@@ -29,14 +29,33 @@ class Gossip final : public Strategy,
                      private Exchanges::Host,
                      private Assembly::Host {
  public:
-  Gossip(Worker& worker, std::shared_ptr<const GossipPlan> plan);
+  static constexpr StrategyTraits kTraits{
+      .waits_for = "nobody",
+      .updates = "local steps, and averages with one neighbour at a time",
+      .does = "averages with one neighbour at a time, beside the computation",
+      .lockstep = false,
+      .equal_replicas = false,
+      .synchronous = false,
+      .repeats = false,
+      .survives_losses = true,
+      .needs_graph = true,
+      .planes = 2,
+      .price = 3,
+      .letter = 'G'};
+  static constexpr StrategyTraits kAcidTraits = [] {
+    StrategyTraits traits = kTraits;
+    traits.updates =
+        "local steps, and averages with one neighbour at a time, with a continuous momentum";
+    traits.planes = 3;
+    traits.letter = 'C';
+    return traits;
+  }();
+
+  Gossip(Worker& worker, const StrategyTraits& traits, std::shared_ptr<const GossipPlan> plan);
   ~Gossip() override;
 
   const BucketPlan& plan() const override { return plan_; }
-  bool lockstep() const override { return false; }
-  bool equal_replicas() const override { return worker_.size() == 1; }
   bool replicas_differ() const override { return peers_ && !flushed_; }
-  bool survives_losses() const override { return true; }
   Task<> expect(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
@@ -47,7 +66,6 @@ class Gossip final : public Strategy,
   // What is written to the parameters until the next step counts. (Between other steps it does not:
   // the model is elsewhere then.)
   Task<> flush() override;
-  Task<> whole_state(OptimizerState& state) override;
   std::vector<std::int64_t> own_words() const override;
   void restore_own(const std::vector<std::int64_t>& words) override;
   Task<> background() override;
@@ -81,8 +99,7 @@ class Gossip final : public Strategy,
   void take_down_samples(std::int64_t known);
   void rethrow() const;
   Task<> catch_up();
-  Task<double> mean(Span values, bool measure);
-  Task<std::optional<double>> mean_of_all(Span values);
+  Task<> average(Span values) override;
   bool has_models() const;
   std::int64_t lag() const;
   std::vector<int> missing() const;
@@ -95,8 +112,6 @@ class Gossip final : public Strategy,
   bool flushed_ = true;     // the arena's parameters are the model, and the same on all
   bool gathered_ = false;   // all have come to a flush, and this worker has not gone on since
   std::vector<int> left_;   // who has left since then
-  bool ring_ = true;        // sums over all workers may still succeed
-  bool all_there_ = false;  // nobody was missing from the last mean
   std::int64_t begun_ = 0;  // averagings that this worker proposed and somebody accepted
   std::int64_t most_lag_ = 0;
   std::optional<double> consensus_;  // mean squared distance from the mean, at the last flush

@@ -7,19 +7,9 @@
 #include <set>
 
 #include "skein/error.h"
-#include "strategy/option_reader.h"
 
 namespace skein {
 namespace {
-
-bool one_of_two(OptionReader& reader, const std::string& key, const std::string& usual,
-                const std::string& other) {
-  const std::string value = reader.text(key, usual);
-  if (value != usual && value != other)
-    throw ConfigError(
-        fmt::format("strategy.{} = '{}': expected {} or {}", key, value, usual, other));
-  return value == other;
-}
 
 GossipConstants constants_of(const Topology& topology, const GossipOptions& options,
                              bool momentum) {
@@ -31,16 +21,22 @@ GossipConstants constants_of(const Topology& topology, const GossipOptions& opti
 
 }  // namespace
 
-GossipOptions::GossipOptions(const std::map<std::string, std::string>& options, bool momentum) {
-  OptionReader reader(momentum ? "acid" : "gossip", options);
-  topology = reader.text("topology", topology);
-  rate = reader.number("rate", rate, 1e-3, 1e3);
-  if (one_of_two(reader, "schedule", "poisson", "fixed"))
-    schedule = AveragingClock::Schedule::fixed;
-  max_lag = reader.whole("max_lag", max_lag, 1, 1 << 20);
-  if (momentum) strength = reader.number("strength", strength, 0, 100);
-  average_momentum = one_of_two(reader, "momentum", "local", "averaged");
-  reader.finish();
+GossipOptions::GossipOptions(OptionReader& reader, bool momentum) {
+  using Schedule = AveragingClock::Schedule;
+  topology =
+      reader.text("topology", topology, "GRAPH|FILE", "who averages with whom, as --topology");
+  rate = reader.number("rate", rate, 1e-3, 1e3, "averagings per gradient, as --rate");
+  schedule = reader.choice<Schedule>("schedule",
+                                     {{"poisson", Schedule::poisson}, {"fixed", Schedule::fixed}},
+                                     "averagings at random times, or evenly spaced");
+  max_lag = reader.whole("max_lag", max_lag, 1, 1 << 20,
+                         "averagings that a worker may be behind its rate before it waits");
+  if (momentum)
+    strength =
+        reader.number("strength", strength, 0, 100,
+                      "what an averaging does to the second vector, in parts of the paper's");
+  average_momentum = reader.choice<bool>("momentum", {{"local", false}, {"averaged", true}},
+                                         "whether the optimizer's state is averaged as well");
 }
 
 GossipPlan::GossipPlan(const GossipOptions& chosen, bool momentum, int workers, std::uint64_t seed)

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "graph/gossip_constants.h"
 #include "graph/topology.h"
 #include "strategy/averaging_clock.h"
+#include "strategy/option_reader.h"
 
 namespace skein {
 
@@ -20,8 +20,8 @@ struct GossipOptions {
   double strength = 1;            // of what an averaging does to x̃
   bool average_momentum = false;  // of the optimizer
 
-  // Strict, by OptionReader. `momentum`: of acid.
-  GossipOptions(const std::map<std::string, std::string>& options, bool momentum);
+  // `momentum`: of acid.
+  GossipOptions(OptionReader& reader, bool momentum);
 };
 
 struct GossipPlan {

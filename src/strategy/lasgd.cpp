@@ -3,27 +3,29 @@
 #include <fmt/format.h>
 
 #include "skein/error.h"
-#include "strategy/option_reader.h"
 
 namespace skein {
 
-Lasgd::Options::Options(const std::map<std::string, std::string>& options) {
-  if (options.contains("period") && options.contains("period_ms"))
+Lasgd::Options::Options(OptionReader& reader) {
+  period = reader.whole("period", 1, 1, 1 << 30, kPeriodText);
+  period_time =
+      from_seconds(1e-3 * reader.number("period_ms", 0, 0, 1e9,
+                                        "milliseconds between two averages; 0: period counts"));
+  if (reader.given("period") && reader.given("period_ms"))
     throw ConfigError(fmt::format("strategy.period = {} and strategy.period_ms = {}: expected one",
-                                  options.at("period"), options.at("period_ms")));
-  OptionReader reader("lasgd", options);
-  period = reader.whole("period", 1, 1, 1 << 30);
-  period_time = from_seconds(1e-3 * reader.number("period_ms", 0, 0, 1e9));
-  warmup = reader.whole("warmup", 0, 0, std::int64_t{1} << 50);
-  average_momentum = reader.flag("average_momentum", false);
-  outer_momentum = reader.number("outer_momentum", 0, 0, kMostOuterMomentum);
-  reader.finish();
+                                  reader.value_of("period"), reader.value_of("period_ms")));
+  warmup = reader.whole("warmup", 0, 0, std::int64_t{1} << 50,
+                        "first samples, trained on by synchronous SGD");
+  average_momentum =
+      reader.flag("average_momentum", false, "average the optimizer's state as well");
+  outer_momentum = OuterMomentum::read(reader);
 }
 
 Lasgd::Lasgd(Worker& worker, const Options& options)
-    : LocalSteps(worker, {.warmup = options.warmup,
-                          .average_state = options.average_momentum,
-                          .outer_momentum = options.outer_momentum}),
+    : LocalSteps(worker, kTraits,
+                 {.warmup = options.warmup,
+                  .average_state = options.average_momentum,
+                  .outer_momentum = options.outer_momentum}),
       options_(options) {}
 
 // A round never begins at the boundary at which another ends: so nothing is on its way when all
@@ -46,7 +48,7 @@ bool Lasgd::due() const {
   if (part_done()) return true;
   if (options_.period_time.count() > 0)
     return worker_.loop().now() - merged_at() >= options_.period_time;
-  return steps_since_merge() >= options_.period;
+  return steps_in_period() >= options_.period;
 }
 
 }  // namespace skein

@@ -7,10 +7,8 @@
 // Slow workers and slow networks make rounds longer, never the steps.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "strategy/local_steps.h"
+#include "strategy/option_reader.h"
 
 namespace skein {
 
@@ -25,8 +23,19 @@ class Lasgd final : public LocalSteps {
     double outer_momentum = 0;      // of the mean of the models (outer_momentum.h); two more planes
 
     Options() = default;
-    explicit Options(const std::map<std::string, std::string>& options);
+    explicit Options(OptionReader& reader);
   };
+
+  static constexpr StrategyTraits kTraits{
+      .waits_for = "nobody",
+      .updates = "local steps, and the mean of the models added in the background",
+      .does = "averages models in the background and never waits",
+      .lockstep = false,
+      .equal_replicas = false,
+      .synchronous = false,
+      .repeats = false,
+      .planes = 2,
+      .letter = 'L'};
 
   Lasgd(Worker& worker, const Options& options);
 

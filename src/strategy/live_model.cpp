@@ -40,6 +40,17 @@ void LiveModel::start(Time now) {
   if (eta_ > 0) copy(momentum_, arena_.parameters());
   std::fill(mixed_.begin(), mixed_.end(), now);
   averaged_ = false;
+  paused_.reset();
+}
+
+void LiveModel::pause(Time now) {
+  if (!paused_) paused_ = now;
+}
+
+void LiveModel::go_on(Time now) {
+  if (!paused_) return;
+  for (Time& mixed : mixed_) mixed += now - *paused_;
+  paused_.reset();
 }
 
 Range LiveModel::block(std::size_t index) const {
@@ -61,7 +72,8 @@ LiveModel::Factors LiveModel::factors(Time from, Time now) const {
 // What to mix the block with.
 LiveModel::Factors LiveModel::bring_to(Time now, std::size_t block) {
   if (!flows()) return {};
-  return factors(std::exchange(mixed_[block], now), now);
+  const Time until = paused_.value_or(now);
+  return factors(std::exchange(mixed_[block], until), until);
 }
 
 void LiveModel::mix(Range range, const Factors& factors) {
@@ -158,7 +170,7 @@ void LiveModel::read(Span into, Time now) const {
   copy(into, x_);
   if (!flows()) return;
   for (std::size_t i = 0; i < mixed_.size(); ++i) {
-    const Factors f = factors(mixed_[i], now);
+    const Factors f = factors(mixed_[i], paused_.value_or(now));
     scale(into.at(block(i)), f.keep);
     axpy(into.at(block(i)), f.take, momentum_.at(block(i)));
   }

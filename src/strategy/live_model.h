@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/arena.h"
@@ -23,6 +24,11 @@ class LiveModel {
 
   // From here on x and x̃ are the arena's parameters.
   void start(Time now);
+
+  // Time stands still from pause() to go_on(): while the worker evaluates, say. Averagings may come
+  // meanwhile. No effect where it does so already, or does not.
+  void pause(Time now);
+  void go_on(Time now);
 
   // What a gradient takes: time stands still until it is known.
   void set_seconds_per_gradient(double seconds) { seconds_per_gradient_ = seconds; }
@@ -75,6 +81,7 @@ class LiveModel {
   Span x_, momentum_;
   double seconds_per_gradient_ = 0;
   std::vector<Time> mixed_;  // until when, of each block
+  std::optional<Time> paused_;
   bool averaged_ = false;
 };
 

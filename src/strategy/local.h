@@ -2,10 +2,8 @@
 // all wait for each other and go on from the mean of their models.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "strategy/local_steps.h"
+#include "strategy/option_reader.h"
 
 namespace skein {
 
@@ -16,8 +14,18 @@ class Local final : public LocalSteps {
     std::int64_t period = 8;    // local steps between two averages
     double outer_momentum = 0;  // of the mean of the models (outer_momentum.h); two more planes
     Options() = default;
-    explicit Options(const std::map<std::string, std::string>& options);
+    explicit Options(OptionReader& reader);
   };
+
+  static constexpr StrategyTraits kTraits{.waits_for = "all for the slowest, every `period` steps",
+                                          .updates = "local steps, then the mean of the models",
+                                          .does = "meets the others only every few steps",
+                                          .lockstep = false,
+                                          .equal_replicas = false,
+                                          .synchronous = false,
+                                          .planes = 1,
+                                          .price = 1,
+                                          .letter = 'O'};
 
   Local(Worker& worker, const Options& options);
 

@@ -3,27 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "kernels/kernels.h"
 
 namespace skein {
-namespace {
 
-constexpr std::size_t kStatePiece = std::size_t{1} << 20;  // elements
-
-std::vector<Range> pieces_of(std::size_t count) {
-  std::vector<Range> pieces;
-  for (std::size_t at = 0; at < count; at += kStatePiece)
-    pieces.push_back({at, std::min(kStatePiece, count - at)});
-  return pieces;
-}
-
-}  // namespace
-
-LocalSteps::LocalSteps(Worker& worker, const Options& options)
-    : Strategy(worker),
+LocalSteps::LocalSteps(Worker& worker, const StrategyTraits& traits, const Options& options)
+    : Strategy(worker, traits),
       options_(options),
       plan_(worker.arena(), Fusion::whole()),
       snapshot_(plane(worker, "snapshot", !options.pauses)),
@@ -31,7 +21,8 @@ LocalSteps::LocalSteps(Worker& worker, const Options& options)
       averaged_(averaged_state(worker, options.average_state)),
       outer_(worker, options.outer_momentum),
       round_(worker, planes(), worker.channel(kModels), worker.channel(kNotes)),
-      merged_at_(worker.loop().now()) {}
+      merged_at_(worker.loop().now()),
+      shares_{static_cast<double>(worker.size()), static_cast<double>(worker.size())} {}
 
 Span LocalSteps::plane(Worker& worker, const char* name, bool wanted) {
   return wanted && worker.size() > 1 ? worker.arena().plane(name) : Span{};
@@ -53,6 +44,7 @@ std::vector<Span> LocalSteps::planes() const {
 
 Task<> LocalSteps::begin_step(std::int64_t) {
   in_step_ = true;
+  outer_.follow_writes(worker_.arena().parameters(), mean_);
   co_return;
 }
 
@@ -65,25 +57,49 @@ Task<> LocalSteps::update(float gradient_scale) {
   if (worker_.wants_norm()) co_await worker_.prepare(context, norm);
   if (!context.skip) ++worker_.progress.steps;
   co_await worker_.update({0, worker_.arena().size()}, context);
+  worker_.model_updated();
 }
 
 Task<> LocalSteps::local_step(std::int64_t samples) {
   in_step_ = false;
+  if (worker_.size() == 1) worker_.all_stop = worker_.wants_to_stop;
+  if (samples == 0) {
+    fill(worker_.arena().gradients(), 0);
+    co_return;
+  }
   settled_ = false;
-  if (samples > 0) co_await update(1);
+  co_await update(1);
   ++steps_since_post_;
   ++steps_since_merge_;
-  if (worker_.size() > 1) {
-    samples_ += samples;
-  } else {
+  ++steps_in_period_;
+  if (worker_.size() == 1) {
     worker_.progress.samples += samples;
-    worker_.all_stop = worker_.wants_to_stop;
+  } else {
+    samples_ += samples;
+    follow_schedule();
   }
+}
+
+// Own samples that are not merged yet stand for those of all workers. The schedule never goes back
+// because a round came with fewer.
+void LocalSteps::follow_schedule() {
+  const double share = std::min(shares_[0], shares_[1]);
+  const std::int64_t counted = worker_.progress.samples;
+  reached_ = std::max(reached_,
+                      counted + std::lround(static_cast<double>(samples_ + sent_samples_) * share));
+  worker_.uncounted = reached_ - counted;
+}
+
+void LocalSteps::learn_share(const RoundNotes& all) {
+  const std::int64_t own = std::exchange(sent_samples_, 0);
+  if (own > 0 && all.settling == 0)
+    shares_ = {static_cast<double>(all.samples) / static_cast<double>(own), shares_[0]};
 }
 
 Task<> LocalSteps::synchronous_step(std::int64_t samples) {
   in_step_ = false;
-  scale(worker_.arena().gradients(), static_cast<float>(samples));
+  const Span gradients = worker_.arena().gradients();
+  samples > 0 ? scale(gradients, static_cast<float>(samples)) : fill(gradients, 0);
   co_await synchronous_round({.samples = samples});
 }
 
@@ -109,7 +125,8 @@ void LocalSteps::post(bool settling) {
   const bool carries = !settling || !settled_;
   // What the device has yet to find out is told a round later.
   if (reached(worker_.loop(), distance_.mark())) own_distance_ = distance_;
-  round_.post({std::exchange(samples_, 0), own_distance_, settling ? 1 : 0, carries ? 1 : 0});
+  sent_samples_ = std::exchange(samples_, 0);
+  round_.post({sent_samples_, own_distance_, settling ? 1 : 0, carries ? 1 : 0});
   steps_since_post_ = 0;
 }
 
@@ -117,13 +134,21 @@ Task<RoundNotes> LocalSteps::merge() {
   const RoundNotes all = co_await round_.take();
   if (all.carries == 0) co_return all;
   const Time begin = worker_.loop().now();
-  take_in_mean();
   const bool all_settle = all.settling == worker_.size();
-  if (outer_.on() && !all_settle) outer_.move_on(worker_.arena().parameters(), mean_);
-  merged_at_ = worker_.loop().now();
-  worker_.meters.update += merged_at_ - begin;
-  worker_.trace().span(Lane::update, "merge", begin, merged_at_);
+  // Where nobody has trained since the last round all models are equal, and stay as they are.
+  if (all.samples > 0) {
+    take_in_mean();
+    // A flush's last round is none of the outer momentum's: what it looks at and saves is the mean.
+    if (outer_.on() && !all_settle) outer_.move_on(worker_.arena().parameters(), mean_);
+  }
+  if (!all_settle) {
+    steps_in_period_ = 0;
+    merged_at_ = worker_.loop().now();
+  }
+  worker_.updated("merge", begin);
   worker_.progress.samples += all.samples;
+  learn_share(all);
+  follow_schedule();
   if (rounds_++ > 0) consensus_ = all.figure / worker_.size();
   if (steps_since_merge_ > 0) steps_between_merges_.add(last_steps_ = steps_since_merge_);
   steps_since_merge_ = 0;
@@ -145,6 +170,7 @@ void LocalSteps::take_in_mean() {
 // with the mean itself.
 Task<> LocalSteps::flush() {
   if (worker_.size() == 1) co_return;
+  outer_.follow_writes(worker_.arena().parameters(), mean_);
   for (bool all_here = false; !all_here;) {
     RoundNotes all;
     if (warming_up() && !round_.posted()) {
@@ -156,38 +182,29 @@ Task<> LocalSteps::flush() {
     }
     all_here = all.settling == worker_.size();
   }
-  outer_.stop();
+  // All samples are counted: the schedule stands at the same place on all workers.
+  reached_ = worker_.progress.samples;
+  worker_.uncounted = 0;
+  outer_.remember(worker_.arena().parameters(), mean_);
+}
+
+std::vector<std::int64_t> LocalSteps::own_words() const {
+  return {std::bit_cast<std::int64_t>(shares_[0]), std::bit_cast<std::int64_t>(shares_[1]),
+          steps_in_period_};
+}
+
+void LocalSteps::restore_own(const std::vector<std::int64_t>& words) {
+  if (words.size() != shares_.size() + 1) return;
+  steps_in_period_ = std::max<std::int64_t>(0, words.back());
+  for (std::size_t i = 0; i < shares_.size(); ++i) {
+    const auto share = std::bit_cast<double>(words[i]);
+    if (share >= 1 && std::isfinite(share)) shares_[i] = share;
+  }
 }
 
 Task<> LocalSteps::average(Span values) {
   co_await worker_.fabric().all_reduce(worker_.channel(kModels), values, worker_.limit());
   scale(values, 1 / static_cast<float>(worker_.size()));
-}
-
-// In the pieces in which it is streamed: the order of a sum depends on where it is cut.
-Task<> LocalSteps::whole_state(OptimizerState& state) {
-  co_await Strategy::whole_state(state);
-  if (worker_.size() == 1) co_return;
-  const auto pieces = pieces_of(worker_.arena().size());
-  for (auto& [name, plane] : state)
-    for (const Range piece : pieces) co_await average(plane->span().at(piece));
-}
-
-Task<> LocalSteps::stream_state(int to, const TakeState& take) {
-  if (worker_.size() == 1) {
-    co_await Strategy::stream_state(to, take);
-    co_return;
-  }
-  const auto memory = worker_.allocate(kStatePiece);
-  const auto pieces = pieces_of(worker_.arena().size());
-  const auto state = worker_.optimizer().state();
-  for (const auto& [name, vector] : state)
-    for (const Range piece : pieces) {
-      const Span mean = memory->span().at({0, piece.count});
-      copy(mean, vector.at(piece));
-      co_await average(mean);
-      if (worker_.rank() == to) take(name, piece, mean);
-    }
 }
 
 nlohmann::json LocalSteps::figures() const {

@@ -4,10 +4,13 @@
 //   s = copy of x;   a = mean over workers of s;   x += a − s
 //
 // A driver's step is one local update. Global samples are counted when a round is merged, so that
-// they are the same on all workers after the same round: learning rate, evaluations and the end of
-// a run hang on them. progress.steps counts this worker's own updates. Alone it is plain SGD.
+// they are the same on all workers after the same round: evaluations and the end of a run hang on
+// them. The learning rate moves on with every step: between merges each worker estimates by its own
+// samples how many all have trained on. progress.steps counts this worker's own updates. Alone it
+// is plain SGD.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "strategy/histogram.h"
@@ -20,7 +23,6 @@ namespace skein {
 class LocalSteps : public Strategy {
  public:
   const BucketPlan& plan() const override { return plan_; }
-  bool lockstep() const override { return false; }
   Task<> begin_step(std::int64_t samples) override;
   void gradient_ready(int) override {}
 
@@ -31,11 +33,14 @@ class LocalSteps : public Strategy {
 
   // Workers come here after the same round, when nothing is on its way.
   Task<> settle() override { co_return; }
-  bool equal_replicas() const override { return worker_.size() == 1; }
+  bool replicas_differ() const override { return worker_.size() > 1 && !settled_; }
 
-  // The mean over the workers.
-  Task<> whole_state(OptimizerState& state) override;
-  Task<> stream_state(int to, const TakeState& take) override;
+  SharedState shared_state() override { return outer_.shared_state(); }
+
+  // What this worker's part of a round was, and how many steps of its period it has made: flush()
+  // begins no new one.
+  std::vector<std::int64_t> own_words() const override;
+  void restore_own(const std::vector<std::int64_t>& words) override;
 
   nlohmann::json figures() const override;
   nlohmann::json step_figures() const override;
@@ -44,16 +49,19 @@ class LocalSteps : public Strategy {
  protected:
   enum : Channel { kModels, kNotes };
 
+  static constexpr const char* kPeriodText =
+      "local steps from one average of the models to the next";
+
   struct Options {
     bool pauses = false;         // no step is made while a round is on its way
     std::int64_t warmup = 0;     // the first so many samples by synchronous SGD
     bool average_state = false;  // the optimizer's state too, at the price of one more plane for
                                  // each of its vectors; the mean takes the place of what each had
-    double outer_momentum = 0;   // of the mean of the models; flush() ends it
+    double outer_momentum = 0;   // of the mean of the models (outer_momentum.h)
   };
 
   // Without pauses it takes a plane for s besides the one for a.
-  LocalSteps(Worker& worker, const Options& options);
+  LocalSteps(Worker& worker, const StrategyTraits& traits, const Options& options);
 
   // Whether steps are still synchronous: the same on all workers after the same round.
   bool warming_up() const {
@@ -64,7 +72,8 @@ class LocalSteps : public Strategy {
   // Requires that nothing is on its way.
   Task<> synchronous_step(std::int64_t samples);
 
-  // This worker's update from its own gradients. Alone it counts the samples too.
+  // This worker's update from its own gradients. Alone it counts the samples too. Without samples
+  // it only clears the gradients.
   Task<> local_step(std::int64_t samples);
 
   // Sends the model on its way; and takes the mean in.
@@ -76,7 +85,7 @@ class LocalSteps : public Strategy {
   bool part_done() const;
 
   const Round& round() const { return round_; }
-  std::int64_t steps_since_merge() const { return steps_since_merge_; }
+  std::int64_t steps_in_period() const { return steps_in_period_; }
   Time merged_at() const { return merged_at_; }
 
  private:
@@ -91,10 +100,12 @@ class LocalSteps : public Strategy {
 
   static std::vector<Averaged> averaged_state(Worker& worker, bool wanted);
   std::vector<Span> planes() const;
-  Task<> average(Span values);
+  Task<> average(Span values) override;
   Task<> update(float gradient_scale);
   Task<RoundNotes> synchronous_round(const RoundNotes& own);
   void take_in_mean();
+  void follow_schedule();
+  void learn_share(const RoundNotes& all);
 
   Options options_;
   BucketPlan plan_;
@@ -103,11 +114,19 @@ class LocalSteps : public Strategy {
   std::vector<Averaged> averaged_;
   OuterMomentum outer_;
   Round round_;
-  std::int64_t samples_ = 0;  // of this worker, not sent yet
+  std::int64_t samples_ = 0;       // of this worker, not sent yet
+  std::int64_t sent_samples_ = 0;  // of this worker, in the round on its way
   std::int64_t steps_since_post_ = 0, steps_since_merge_ = 0;
-  Time merged_at_;
-  bool in_step_ = false;  // the gradients are those of a step that has not ended
-  bool settled_ = true;   // this worker has nothing that the others do not have
+  std::int64_t steps_in_period_ = 0;  // since the last merge that was no flush's
+  Time merged_at_;                    // of that merge
+  bool in_step_ = false;              // the gradients are those of a step that has not ended
+  bool settled_ = true;               // this worker has nothing that the others do not have
+
+  // How many samples all workers had for each of this worker's, in the last round and the one
+  // before it. The smaller one counts: after a round in which this worker stood still its own
+  // samples would stand for far too many. What is too few a merge makes good.
+  std::array<double, 2> shares_;
+  std::int64_t reached_ = 0;  // samples to which the schedule has come since the last flush
 
   std::int64_t rounds_ = 0;
   Histogram steps_between_merges_;

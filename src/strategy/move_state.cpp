@@ -15,6 +15,11 @@ struct Owned {
   int owner;
 };
 
+const Owned& owner_of(const std::vector<Owned>& all, std::size_t element) {
+  return *std::ranges::partition_point(
+      all, [&](const Owned& each) { return each.range.end() <= element; });
+}
+
 // The plane in order, without empty shards.
 std::vector<Owned> owners(const Fabric& fabric, const BucketPlan& plan) {
   std::vector<Owned> all;
@@ -42,10 +47,11 @@ class VectorMove {
         gone_(worker.loop()) {}
 
   Task<> send() {
-    const Span state = worker_.optimizer().owned_state().vector(vector_);
-    const auto memory = worker_.fabric().allocate_like(state, kMessage, Type::f32);
+    std::unique_ptr<Memory> memory;
     for (const Transfer& each : all_) {
       if (each.from == worker_.rank() && each.to != worker_.rank()) {
+        const Span state = worker_.optimizer().owned_state().vector(vector_);
+        if (!memory) memory = worker_.fabric().allocate_like(state, kMessage, Type::f32);
         const Span message = memory->span().at({0, each.range.count});
         copy(message, move_.before(vector_, each.range));
         co_await worker_.fabric().send(channel_, each.to, message, worker_.limit());
@@ -60,7 +66,7 @@ class VectorMove {
     for (const Transfer& each : all_) {
       if (each.to == worker_.rank()) {
         while (each.range.offset > sent_ + kMessage) co_await gone_.wait();
-        const Span into = move_.now(vector_, each.range);
+        const Span into = move_.now(vector_, {each.now, each.range.count});
         if (each.from == worker_.rank())
           copy(into, move_.before(vector_, each.range));
         else
@@ -87,30 +93,63 @@ class VectorMove {
 
 std::vector<Transfer> transfers(const Fabric& fabric, const BucketPlan& before,
                                 const BucketPlan& after, std::size_t longest) {
+  std::size_t size = 0;
+  for (int bucket = 0; bucket < before.count(); ++bucket)
+    size = std::max(size, before.range(bucket).end());
+  return transfers(fabric, before, after, longest, {{{0, size}, 0}});
+}
+
+std::vector<Transfer> transfers(const Fabric& fabric, const BucketPlan& before,
+                                const BucketPlan& after, std::size_t longest,
+                                const std::vector<Placed>& placed) {
   const auto old = owners(fabric, before), now = owners(fabric, after);
   std::vector<Transfer> all;
-  for (std::size_t at = 0, i = 0, j = 0; i < old.size() && j < now.size();) {
-    const std::size_t end = std::min({old[i].range.end(), now[j].range.end(), at + longest});
-    all.push_back({{at, end - at}, old[i].owner, now[j].owner});
-    at = end;
-    if (at == old[i].range.end()) ++i;
-    if (at == now[j].range.end()) ++j;
-  }
+  for (const Placed& each : placed)
+    for (std::size_t at = 0; at < each.before.count;) {
+      const std::size_t was = each.before.offset + at, is = each.now + at;
+      const Owned &from = owner_of(old, was), &to = owner_of(now, is);
+      const std::size_t count =
+          std::min({each.before.count - at, from.range.end() - was, to.range.end() - is, longest});
+      all.push_back({{was, count}, from.owner, to.owner, is});
+      at += count;
+    }
   return all;
 }
 
-Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& after,
-                  Channel channel) {
-  OwnedState& state = worker.optimizer().owned_state();
-  const auto all = transfers(worker.fabric(), before, after, kMessage);
-  OwnedState::Move move(state, shards_of(worker.fabric(), after, worker.rank()));
-  for (std::size_t vector = 0; vector < state.vector_count(); ++vector) {
+namespace {
+
+Task<> make_transfers(Worker& worker, OwnedState::Move& move, const std::vector<Transfer>& all,
+                      Channel channel) {
+  const std::size_t vectors = worker.optimizer().owned_state().vector_count();
+  for (std::size_t vector = 0; vector < vectors; ++vector) {
     VectorMove one(worker, channel, all, move, vector);
     std::vector<Task<>> both;
     both.push_back(one.send());
     both.push_back(one.receive());
     co_await all_of(worker.loop(), std::move(both));
   }
+}
+
+}  // namespace
+
+Task<> move_state(Worker& worker, const BucketPlan& before, const BucketPlan& after,
+                  Channel channel) {
+  OwnedState& state = worker.optimizer().owned_state();
+  const auto all = transfers(worker.fabric(), before, after, kMessage);
+  OwnedState::Move move(state, shards_of(worker.fabric(), after, worker.rank()));
+  co_await make_transfers(worker, move, all, channel);
+}
+
+Task<> move_state(Worker& worker, OwnedState& from, const std::vector<Transfer>& all,
+                  Channel channel) {
+  OwnedState::Move move(from, worker.optimizer().owned_state());
+  co_await make_transfers(worker, move, all, channel);
+}
+
+Task<> move_state(Worker& worker, Optimizer& from, const BucketPlan& before,
+                  const BucketPlan& after, const std::vector<Placed>& placed, Channel channel) {
+  const auto all = transfers(worker.fabric(), before, after, kMessage, placed);
+  co_await move_state(worker, from.owned_state(), all, channel);
 }
 
 Task<> bring_state(Worker& worker, const BucketPlan& plan, int to, Channel channel,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "skein/error.h"
 #include "strategy/abs.h"
 #include "strategy/allreduce.h"
@@ -16,30 +18,32 @@ namespace {
 
 struct Entry {
   const char* name;
-  void (*check)(const StrategyOptions&);
-  MakeStrategy (*prepare)(const StrategyOptions&, int workers, std::uint64_t seed);
-  bool gossips = false;
+  const StrategyTraits& traits;
+  void (*check)(OptionReader&);
+  MakeStrategy (*prepare)(OptionReader&, int workers, std::uint64_t seed);
 };
 
 template <typename S>
 Entry entry(const char* name) {
-  return {name, [](const StrategyOptions& options) { (void)typename S::Options(options); },
-          [](const StrategyOptions& given, int, std::uint64_t) -> MakeStrategy {
-            return [options = typename S::Options(given)](Worker& worker) {
+  return {name, S::kTraits, [](OptionReader& reader) { (void)typename S::Options(reader); },
+          [](OptionReader& reader, int, std::uint64_t) -> MakeStrategy {
+            return [options = typename S::Options(reader)](Worker& worker) {
               return std::make_unique<S>(worker, options);
             };
           }};
 }
 
+// `gossip` and `acid` share a plan among their workers.
 template <bool Momentum>
 Entry gossip_entry(const char* name) {
-  return {name, [](const StrategyOptions& options) { (void)GossipOptions(options, Momentum); },
-          [](const StrategyOptions& given, int workers, std::uint64_t seed) -> MakeStrategy {
-            const GossipOptions options(given, Momentum);
+  static constexpr const StrategyTraits& kTraits = Momentum ? Gossip::kAcidTraits : Gossip::kTraits;
+  return {name, kTraits, [](OptionReader& reader) { (void)GossipOptions(reader, Momentum); },
+          [](OptionReader& reader, int workers, std::uint64_t seed) -> MakeStrategy {
+            const GossipOptions options(reader, Momentum);
             const auto plan = std::make_shared<const GossipPlan>(options, Momentum, workers, seed);
-            return [plan](Worker& worker) { return std::make_unique<Gossip>(worker, plan); };
-          },
-          true};
+            return
+                [plan](Worker& worker) { return std::make_unique<Gossip>(worker, kTraits, plan); };
+          }};
 }
 
 const std::vector<Entry>& entries() {
@@ -65,15 +69,36 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
-void check_strategy(const std::string& name, const StrategyOptions& options) {
-  find(name).check(options);
+const std::vector<StrategyInfo>& strategies() {
+  static const std::vector<StrategyInfo> all = [] {
+    std::vector<StrategyInfo> infos;
+    for (const Entry& each : entries()) {
+      OptionReader reader(each.name, {});
+      each.check(reader);
+      infos.push_back({each.name, each.traits, reader.known()});
+    }
+    return infos;
+  }();
+  return all;
 }
 
-bool strategy_gossips(const std::string& name) { return find(name).gossips; }
+const StrategyInfo& strategy_info(const std::string& name) {
+  return *std::ranges::find(strategies(), find(name).name, &StrategyInfo::name);
+}
+
+void check_strategy(const std::string& name, const StrategyOptions& options) {
+  const Entry& entry = find(name);
+  OptionReader reader(name, options);
+  entry.check(reader);
+  reader.finish();
+}
 
 MakeStrategy prepare_strategy(const std::string& name, const StrategyOptions& options, int workers,
                               std::uint64_t seed) {
-  return find(name).prepare(options, workers, seed);
+  const Entry& entry = find(name);
+  check_strategy(name, options);
+  OptionReader reader(name, options);
+  return entry.prepare(reader, workers, seed);
 }
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const StrategyOptions& options,

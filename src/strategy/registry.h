@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "strategy/option_reader.h"
 #include "strategy/strategy.h"
 
 namespace skein {
@@ -19,8 +20,19 @@ std::vector<std::string> strategy_names();
 // Checks name and options without making anything. Throws ConfigError that lists what is allowed.
 void check_strategy(const std::string& name, const StrategyOptions& options);
 
-// Whether workers of this strategy talk along a graph, at a rate: it has options of these names.
-bool strategy_gossips(const std::string& name);
+// What there is to know of a strategy without making one.
+struct StrategyInfo {
+  std::string name;
+  const StrategyTraits& traits;
+  std::vector<OptionInfo> options;
+};
+const std::vector<StrategyInfo>& strategies();
+
+// ConfigError that lists what is allowed where there is none of that name.
+const StrategyInfo& strategy_info(const std::string& name);
+inline const StrategyTraits& traits_of(const std::string& name) {
+  return strategy_info(name).traits;
+}
 
 // A strategy for a run of that many workers, with what all of them share worked out once.
 using MakeStrategy = std::function<std::unique_ptr<Strategy>(Worker&)>;

@@ -15,8 +15,8 @@ Range shard_of(const Fabric& fabric, const BucketPlan& plan, int bucket, int ran
 // The shards of all buckets in the order in which they lie in the plane.
 std::vector<Range> shards_of(const Fabric& fabric, const BucketPlan& plan, int rank);
 
-// Of the plane's elements in rank `rank`'s shards. Added up over the ranks in their order it is the
-// squared norm of the plane, with the same bits whoever adds.
+// Of the plane's elements in rank `rank`'s shards, one norm for each bucket. Added up over the
+// ranks in their order it is the squared norm of the plane, with the same bits whoever adds.
 Task<double> squared_norm_of_shards(Worker& worker, Span plane, const BucketPlan& plan, int rank);
 
 }  // namespace skein

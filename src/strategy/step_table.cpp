@@ -113,7 +113,7 @@ void StepTable::start(std::int64_t samples, bool waits) {
   expected_ = samples;
   // The first step fixes the reference; until it is over the ranks have not heard of each other, so
   // there a sample weighs 1. Alone, every batch weighs 1: plain SGD, bit for bit.
-  std::int64_t& reference = worker_.progress.reference;
+  std::int64_t& reference = worker_.progress.batch_reference;
   if (worker_.size() == 1) reference = samples;
   unit_ = reference > 0 ? static_cast<float>(reference) : 1;
   own_weight_ = static_cast<float>(samples) / unit_;
@@ -161,9 +161,11 @@ void StepTable::read(const Record& all) {
     if (time > 0) speeds_.push_back(1 / time);
   }
   if (std::ssize(speeds_) != worker_.size()) speeds_.clear();
+  const std::int64_t samples = alone ? computed_ : all.expected;
+  empty_ = samples == 0;
   Progress& progress = worker_.progress;
-  progress.samples += alone ? computed_ : all.expected;
-  if (progress.reference == 0) progress.reference = all.first;
+  progress.samples += samples;
+  if (progress.batch_reference == 0) progress.batch_reference = all.first;
 }
 
 void StepTable::refuse(const Record& all) const {
@@ -182,9 +184,10 @@ void StepTable::refuse(const Record& all) const {
 }
 
 // Shares may all be larger or smaller than announced by the same factor: then the average was right
-// and only the count has to follow.
+// and only the count has to follow. Where all were announced and none computed, gradients that were
+// to be discarded have become an update.
 void StepTable::check_last_step(const Record& all) const {
-  if (all.uneven != 0 || (all.last.announced == 0 && all.last.computed > 0)) refuse(all);
+  if (all.uneven != 0 || (all.last.announced == 0) != (all.last.computed == 0)) refuse(all);
   worker_.progress.samples += all.last.computed - all.last.announced;
 }
 

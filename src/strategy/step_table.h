@@ -33,6 +33,9 @@ class StepTable {
   bool any_waits() const { return waiting_ > 0; }
   bool started() const { return exchange_.valid(); }
 
+  // Whether nobody has samples in the step of the last exchange: then there is nothing to average.
+  bool nobody_has_samples() const { return empty_; }
+
   // Says how many samples this rank really computed; told to the others with the next start().
   // Alone, where there is no next exchange to show it, it throws as finish() would.
   void record(std::int64_t samples);
@@ -74,6 +77,7 @@ class StepTable {
   std::int64_t last_expected_ = 0;  // as announced for the step before
   std::int64_t told_ = 0, heard_ = 0;
   int waiting_ = 0;
+  bool empty_ = false;
   float unit_ = 1;  // samples that weigh 1 in this step
   float own_weight_ = 1;
   double total_weight_ = 1;

@@ -1,10 +1,12 @@
 #include "strategy/strategy.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/kernels.h"
 #include "plan/shares.h"
 #include "skein/error.h"
+#include "strategy/move_state.h"
 
 namespace skein {
 
@@ -26,58 +28,39 @@ void Strategy::refuse_flush_within_step() {
 
 Task<> Strategy::settle() { co_await flush(); }
 Task<> Strategy::background() { co_return; }
+Task<> Strategy::average(Span) { co_return; }
 
-namespace {
-
-// Calls visit(part of the plane, part of the state vectors) for everything the optimizer owns.
-template <typename Visit>
-void for_owned(Optimizer& optimizer, Visit visit) {
-  std::size_t offset = 0;
-  for (const Range& range : optimizer.owned()) {
-    visit(range, Range{offset, range.count});
-    offset += range.count;
-  }
-}
-
-}  // namespace
-
-OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size, const Allocate& allocate) {
-  OptimizerState state;
-  for (const auto& [name, vector] : optimizer.state()) {
-    auto& plane = state[name];
-    plane = allocate(plane_size);
-    for_owned(optimizer, [&, &vector = vector](Range in_plane, Range in_vector) {
-      copy(plane->span().at(in_plane), vector.at(in_vector));
-    });
-  }
-  return state;
-}
-
-Task<> Strategy::whole_state(OptimizerState& state) {
-  const Allocate shared = [this](std::size_t count) { return worker_.allocate(count); };
-  state = own_state(worker_.optimizer(), worker_.arena().size(), shared);
-  co_return;
-}
-
-// Equal replicas have all of it each, unless they say otherwise.
+// Equal replicas have all of it each, unless they say otherwise. A mean is made in pieces: the
+// order of a sum depends on where it is cut.
 Task<> Strategy::stream_state(int to, const TakeState& take) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements
+  const auto state = worker_.optimizer().state();
+  const bool shown = worker_.rank() == to;
   if (equal_replicas()) {
-    if (worker_.rank() == to)
-      for (const auto& [name, vector] : worker_.optimizer().state())
-        take(name, {0, vector.count}, vector);
+    if (shown)
+      for (const auto& [name, vector] : state) take(name, {0, vector.count}, vector);
     co_return;
   }
-  OptimizerState state;
-  co_await whole_state(state);
-  if (worker_.rank() == to)
-    for (const auto& [name, plane] : state) take(name, {0, plane->span().count}, plane->span());
+  if (state.empty()) co_return;
+  const auto memory = worker_.allocate(kPiece);
+  for (const auto& [name, vector] : state)
+    for (std::size_t at = 0; at < vector.count; at += kPiece) {
+      const Range piece{at, std::min(kPiece, vector.count - at)};
+      const Span mean = memory->span().at({0, piece.count});
+      copy(mean, vector.at(piece));
+      co_await average(mean);
+      if (shown) take(name, piece, mean);
+    }
 }
 
-void restore_state(Optimizer& optimizer, const OptimizerState& state) {
-  for (const auto& [name, vector] : optimizer.state())
-    for_owned(optimizer, [&, &name = name, &vector = vector](Range in_plane, Range in_vector) {
-      copy(vector.at(in_vector), state.at(name)->span().at(in_plane));
-    });
+// Each worker has the whole of it, or its own: nothing travels.
+Task<> Strategy::take_over_state(Optimizer& from, const BucketPlan&,
+                                 const std::vector<Placed>& placed) {
+  std::vector<Transfer> all;
+  all.reserve(placed.size());
+  for (const Placed& each : placed)
+    all.push_back({each.before, worker_.rank(), worker_.rank(), each.now});
+  co_await move_state(worker_, from.owned_state(), all, worker_.channel(0));
 }
 
 }  // namespace skein

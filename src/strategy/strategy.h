@@ -15,28 +15,55 @@
 
 #include "core/task.h"
 #include "plan/bucket_plan.h"
+#include "strategy/shared_state.h"
 #include "strategy/worker.h"
 
 namespace skein {
 
 inline constexpr std::int64_t kUnknown = -1;
 
-// Planes of the whole model, by the names of Optimizer::state().
-using OptimizerState = std::map<std::string, std::unique_ptr<Memory>>;
-
-// Is shown a part of such a plane: the elements `range` of the vector `name`.
+// Is shown a part of the optimizer's state as a plane of the whole model: the elements `range` of
+// the vector `name`, one of Optimizer::state().
 using TakeState = std::function<void(const std::string& name, Range range, Span values)>;
 
-// The optimizer's state as planes of the whole model; zero where this optimizer owns nothing.
-OptimizerState own_state(Optimizer& optimizer, std::size_t plane_size,
-                         const Allocate& allocate = allocate_on_heap);
+// Where a part of a plane lies when the plane is laid out anew.
+struct Placed {
+  Range before;
+  std::size_t now = 0;  // its first element
+};
 
-// Copies from `state` what this optimizer owns of it. Requires a plane for each of its vectors.
-void restore_state(Optimizer& optimizer, const OptimizerState& state);
+// What is true of a strategy whatever its options. Each has one as `kTraits`, where help, `skein
+// doctor`, `skein advise`, the swarm and the documentation's table read it.
+struct StrategyTraits {
+  const char* waits_for;  // who waits for whom, and how long
+  const char* updates;    // what an update is made of
+  const char* does;       // what it does instead of waiting, as a sentence goes on; of synchronous
+                          // ones: how it comes to the same
+
+  // All workers make each step together and share its batch. Else each steps at its own pace, with
+  // samples that it draws itself, and ends when progress.samples reaches the budget.
+  bool lockstep = true;
+
+  // All replicas have the same bits after every update. Else each worker's optimizer has a state of
+  // its own too, which a checkpoint keeps for each.
+  bool equal_replicas = true;
+
+  // Every update is that of one worker with the whole batch.
+  bool synchronous = true;
+
+  bool repeats = true;           // bit for bit, where workers draw samples of their own
+  bool survives_losses = false;  // the run goes on for the others when a worker dies
+  bool needs_graph = false;      // of who talks to whom: it has the options topology and rate
+  int planes = 0;  // of the model's size that a worker needs besides model and gradients
+  int price = 0;   // by how many per cent more samples than `allreduce` it is taken to need, above
+                   // what `skein advise` allows for strategies that are not synchronous
+  char letter = '?';  // in the map of `skein advise`
+};
 
 class Strategy {
  public:
-  explicit Strategy(Worker& worker) : worker_(worker) {}
+  // `traits` outlives it.
+  Strategy(Worker& worker, const StrategyTraits& traits) : worker_(worker), traits_(traits) {}
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy() = default;
@@ -44,13 +71,10 @@ class Strategy {
   // The buckets in which gradients are reported and parameters needed. Constant during a step.
   virtual const BucketPlan& plan() const = 0;
 
-  // Whether all workers make each step together and share its batch. Else each steps at its own
-  // pace, with samples that it draws itself, and ends when progress.samples reaches the budget.
-  virtual bool lockstep() const { return true; }
-
-  // Whether all replicas have the same bits after every update. Else each worker's optimizer has a
-  // state of its own too, which a checkpoint keeps for each.
-  virtual bool equal_replicas() const { return true; }
+  const StrategyTraits& traits() const { return traits_; }
+  bool lockstep() const { return traits_.lockstep; }
+  bool equal_replicas() const { return traits_.equal_replicas || worker_.size() == 1; }
+  bool survives_losses() const { return traits_.survives_losses; }
 
   // Whether this worker's model may differ from others' now: after flush() it does not.
   virtual bool replicas_differ() const { return !equal_replicas(); }
@@ -78,10 +102,10 @@ class Strategy {
   // The bucket's gradients of this step are complete. Starts what is to be started; never waits.
   virtual void gradient_ready(int bucket) = 0;
 
-  // Backward has ended; gradients are means over `samples` samples (0: none, and they are zero; out
-  // of lockstep, this worker has none left, and waits until the others have done what they have).
-  // Buckets not reported by now have what gradients they have. When it ends the next step may
-  // begin.
+  // Backward has ended; gradients are means over `samples` samples (0: none, and what is there is
+  // cleared and counts nowhere; out of lockstep, this worker has none left, and waits until the
+  // others have done what they have). A step in which nobody has samples is no update. Buckets not
+  // reported by now have what gradients they have. When it ends the next step may begin.
   virtual Task<> end_step(std::int64_t samples) = 0;
 
   // Leaves the model that should be evaluated or saved: every update applied, replicas equal, full
@@ -101,26 +125,23 @@ class Strategy {
   // the flushed model.
   virtual void after_flush() {}
 
-  // Whether the run goes on for the others when a worker dies.
-  virtual bool survives_losses() const { return false; }
-
   // Copies this worker's model, as it is now, where that is not the arena's parameters; else
   // returns false. For observers: nothing changes.
   virtual bool read_model(Span /*into*/) const { return false; }
 
-  // Fills `state` with the optimizer's state as planes of the whole model, by name, whoever holds
-  // which part of it; the mean where each has one of its own. All workers call it, between steps
-  // and with nothing on its way.
-  virtual Task<> whole_state(OptimizerState& state);
-
-  // Shows the same to `take` on rank `to`, plane after plane, each from its first element to its
-  // last; the other ranks' `take` is not called. Where state is sharded nobody holds more than its
-  // own part and a message. Called like whole_state().
+  // Shows the optimizer's state, whoever holds which part of it, to `take` on rank `to`: vector
+  // after vector, each from the plane's first element to its last; the mean where each worker has
+  // one of its own. The other ranks' `take` is not called. Nobody holds more than its own part and
+  // a message. All workers call it, between steps and after flush().
   virtual Task<> stream_state(int to, const TakeState& take);
 
+  // What the workers have in common beside model, optimizer and progress, for checkpoints.
+  virtual SharedState shared_state() { return {}; }
+
   // What this worker's part needs, beyond model, optimizer and progress, to go on after a restart
-  // as if there had been none: where its random generators stand. Asked for after flush(), and
-  // given, with whatever a file held, to the same strategy of another run before its first step.
+  // as if there had been none: where its random generators stand, what it has counted, how far
+  // it is in a period. Asked for after flush(), and given, with whatever a file held, to the same
+  // strategy of another run before its first step.
   virtual std::vector<std::int64_t> own_words() const { return {}; }
   virtual void restore_own(const std::vector<std::int64_t>& /*words*/) {}
 
@@ -135,9 +156,15 @@ class Strategy {
   virtual bool all_made_the_last_step() const { return true; }
 
   // The worker's arena and optimizer are others now: the same parameters in another order, with the
-  // same values on all workers, all between the same two steps and after whole_state(). The
-  // optimizer's state is restored when this has ended.
+  // same values on all workers, all between the same two steps and after flush(). The optimizer has
+  // no state yet: take_over_state() brings it.
   virtual void arena_changed() {}
+
+  // Moves the state of the optimizer before that, `from`, to whom it belongs now. `before` was
+  // plan(), and `placed`, in the order of the former plane, holds every parameter. All workers call
+  // it, after arena_changed(). Nobody holds more than its own part and a few messages.
+  virtual Task<> take_over_state(Optimizer& from, const BucketPlan& before,
+                                 const std::vector<Placed>& placed);
 
   // Whether need() can wait: only then the driver watches reads of parameters.
   virtual bool waits_for_reads() const { return false; }
@@ -154,7 +181,13 @@ class Strategy {
   // For a strategy that would mistake the gradients of the step under way.
   [[noreturn]] static void refuse_flush_within_step();
 
+  // Makes `values` their mean over the workers, where each has state of its own.
+  virtual Task<> average(Span values);
+
   Worker& worker_;
+
+ private:
+  const StrategyTraits& traits_;
 };
 
 }  // namespace skein

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "fabric/rows.h"
 #include "kernels/kernels.h"
 #include "plan/shares.h"
 #include "skein/error.h"
+#include "strategy/shards.h"
 
 namespace skein {
 namespace {
@@ -23,23 +26,22 @@ double longest(const std::vector<std::int64_t>& shares, const std::vector<double
   return time;
 }
 
-Wire parse_wire(const std::string& text) {
-  if (text == "f32") return Wire::f32;
-  if (text == "bf16") return Wire::bf16;
-  throw ConfigError(fmt::format("strategy.wire = '{}': expected f32 or bf16", text));
-}
-
 }  // namespace
 
 Synchronous::Options::Options(OptionReader& reader)
-    : fusion(parse_fusion(reader.text("fusion", "auto"))),
-      balance(reader.flag("balance", false)),
-      overlap(reader.flag("overlap", true)),
-      wire(parse_wire(reader.text("wire", "f32"))),
-      reorder(reader.flag("reorder", true)) {}
+    : fusion(parse_fusion(reader.text("fusion", "auto", "auto|none|SIZE",
+                                      "size of the buckets in which gradients travel"))),
+      balance(reader.flag("balance", false,
+                          "share each global batch in proportion to measured speeds")),
+      overlap(reader.flag("overlap", true, "send gradients while backward goes on")),
+      wire(reader.choice<Wire>("wire", {{"f32", Wire::f32}, {"bf16", Wire::bf16}},
+                               "type of what travels, as --wire")),
+      reorder(reader.flag("reorder", true,
+                          "lay parameters out in the order in which the first forward read them")) {
+}
 
-Synchronous::Synchronous(Worker& worker, const Options& options)
-    : Strategy(worker),
+Synchronous::Synchronous(Worker& worker, const StrategyTraits& traits, const Options& options)
+    : Strategy(worker, traits),
       options_(options),
       plan_(worker.arena(), options_.fusion),
       table_(worker, worker.channel(kTable), options_.balance) {}
@@ -61,8 +63,9 @@ Task<> Synchronous::begin_step(std::int64_t samples) {
   ready_.assign(static_cast<std::size_t>(plan_.count()), false);
   sums_.clear();
   in_step_ = true;
+  // Without overlap nothing is weighted before the number of samples is known for certain.
   sending_ = samples != kUnknown && options_.overlap;
-  if (samples != kUnknown) table_.start(samples);
+  if (sending_) table_.start(samples);
   co_return;
 }
 
@@ -76,8 +79,12 @@ void Synchronous::sum_ready_buckets() {
     sums_.emplace_back(worker_.loop().spawn(weigh_and_sum(next_)));
 }
 
+// A discarded gradient may hold anything: 0 · infinity would not be 0.
 Task<> Synchronous::weigh_and_sum(int bucket) {
-  if (table_.own_weight() != 1) scale(gradients(plan_.range(bucket)), table_.own_weight());
+  if (table_.own_weight() == 0)
+    fill(gradients(plan_.range(bucket)), 0);
+  else if (table_.own_weight() != 1)
+    scale(gradients(plan_.range(bucket)), table_.own_weight());
   if (worker_.size() > 1) co_await sum(bucket);
 }
 
@@ -94,7 +101,12 @@ Task<> Synchronous::end_step(std::int64_t samples) {
   // Before the table moves progress on, and after it took the last step's decision.
   UpdateContext context = worker_.next_update();
   co_await table_.finish();
+  co_await apply_sums(context);
+}
+
+Task<> Synchronous::apply_sums(UpdateContext context) {
   context.gradient_scale = table_.gradient_scale();
+  context.skip = table_.nobody_has_samples();
   co_await apply(context);
 }
 
@@ -111,9 +123,25 @@ Task<> Synchronous::flush() {
     in_step_ = false;
     fill(worker_.arena().gradients(), 0);
     sum_all_buckets();
-    context.gradient_scale = table_.gradient_scale();
-    co_await apply(context);
+    co_await apply_sums(context);
   }
+}
+
+// One exact number from each worker, added up in the order of ranks.
+Task<double> Synchronous::squared_norm_of_sum() {
+  const double own =
+      co_await squared_norm_of_shards(worker_, worker_.arena().gradients(), plan_, worker_.rank());
+  Rows norms(worker_.size(), sizeof(own));
+  norms.put(worker_.rank(), std::as_bytes(std::span(&own, 1)));
+  const Merge merge = norms.merge();
+  co_await worker_.fabric().combine(worker_.channel(kNorm), norms.record(), merge, worker_.limit());
+  double total = 0;
+  for (int rank = 0; rank < worker_.size(); ++rank) {
+    double each = 0;
+    std::memcpy(&each, norms.row(rank).value().data(), sizeof(each));
+    total += each;
+  }
+  co_return total;
 }
 
 void Synchronous::trace_turn(Lane lane, int bucket, Time begin, Time& free) {

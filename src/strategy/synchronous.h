@@ -16,18 +16,16 @@ namespace skein {
 class Synchronous : public Strategy {
  public:
   struct Options {
-    Fusion fusion;  // fusion = auto | none | SIZE
-    bool balance =
-        false;            // shares of the global batch proportional to each worker's measured speed
-    bool overlap = true;  // false: send nothing before backward has ended
-    Wire wire = Wire::f32;  // wire = f32 | bf16: what travels
-    bool reorder = true;    // lay out the arena in the order in which the first forward read it
+    Fusion fusion;
+    bool balance = false, overlap = true;
+    Wire wire = Wire::f32;
+    bool reorder = true;
 
     Options() = default;
     explicit Options(OptionReader& reader);
   };
 
-  Synchronous(Worker& worker, const Options& options);
+  Synchronous(Worker& worker, const StrategyTraits& traits, const Options& options);
 
   const BucketPlan& plan() const override { return plan_; }
   std::vector<std::int64_t> split(std::int64_t samples) override;
@@ -43,14 +41,19 @@ class Synchronous : public Strategy {
   void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }
 
  protected:
-  enum : Channel { kGradients, kTable, kFirstFree };
+  enum : Channel { kGradients, kTable, kNorm, kFirstFree };
 
   // Sums the bucket's gradients, weighted already, over all workers: into what update() needs.
   virtual Task<> sum(int bucket) = 0;
 
   // Backward has ended, and all sums have been started: applies them, as `context` says, when they
-  // are there. Clipping is not in it yet.
+  // are there. Clipping is not in it yet. With `context.skip` nobody has samples: gradients are
+  // cleared and nobody is asked about them.
   virtual Task<> apply(UpdateContext context) = 0;
+
+  // The squared norm of the sum over all workers, when it is there: each worker adds up its own
+  // shards, whoever holds the others.
+  Task<double> squared_norm_of_sum();
 
   // Waits for the sum of one bucket, and for all.
   Task<> summed(int bucket) const;
@@ -74,6 +77,7 @@ class Synchronous : public Strategy {
   void sum_all_buckets();
   void sum_ready_buckets();
   Task<> weigh_and_sum(int bucket);
+  Task<> apply_sums(UpdateContext context);
 
   Options options_;
   BucketPlan plan_;

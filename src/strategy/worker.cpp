@@ -46,6 +46,8 @@ Task<> Worker::prepare(UpdateContext& context, const SquaredNorm& squared_norm, 
     shown = {&context, &squared_norm};
     co_await before_update(gradients);
     shown = {};
+    gradients.set_source(nullptr);
+    decided_ = gradients;
     context.gradient_scale *= static_cast<float>(gradients.factor());
     context.skip = gradients.skipped();
     // A skipped step is one, whatever its factor.
@@ -58,6 +60,25 @@ Task<> Worker::prepare(UpdateContext& context, const SquaredNorm& squared_norm, 
 
 Task<> Worker::clip(UpdateContext& context, const SquaredNorm& squared_norm) {
   context.gradient_scale = clipped(context.gradient_scale, co_await squared_norm(), clip_);
+}
+
+bool Worker::prepare_preview(UpdateContext& context, double squared_norm) const {
+  if (!std::isfinite(squared_norm)) return false;
+  if (before_update) {
+    if (!decided_ || decided_->skipped() || decided_->changed()) return false;
+    const auto scale = static_cast<double>(context.gradient_scale);
+    context.gradient_scale *=
+        static_cast<float>(decided_->factor_for(std::sqrt(squared_norm * scale * scale)));
+  }
+  if (clips()) context.gradient_scale = clipped(context.gradient_scale, squared_norm, clip_);
+  return true;
+}
+
+void Worker::model_updated() {
+  if (!after_update) return;
+  const Time begin = loop().now();
+  after_update();
+  updated("after update", begin);
 }
 
 Task<> Worker::update(Range range, const UpdateContext& context) {
@@ -75,9 +96,13 @@ Task<> Worker::update(std::size_t count, const std::function<void()>& apply) {
   apply();
   if (modelled_update_seconds > 0)
     co_await loop().sleep_for(from_seconds(modelled_update_seconds * static_cast<double>(count)));
+  updated("update", begin);
+}
+
+void Worker::updated(std::string_view what, Time begin) {
   const Time end = loop().now();
   meters.update += end - begin;
-  trace_.span(Lane::update, "update", begin, end);
+  trace_.span(Lane::update, what, begin, end);
 }
 
 }  // namespace skein

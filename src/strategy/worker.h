@@ -20,8 +20,10 @@ namespace skein {
 // How far training has come, counted over all workers. Part of a checkpoint.
 struct Progress {
   std::int64_t samples = 0;
-  std::int64_t steps = 0;      // updates applied
-  std::int64_t reference = 0;  // samples that weigh 1 in an average; 0 before the first step
+  std::int64_t steps = 0;            // updates applied
+  std::int64_t batch_reference = 0;  // lockstep: samples that weigh 1 in an average; 0 before the
+                                     // first step
+  std::int64_t round_reference = 0;  // abs: samples of the run's first round; 0 before it
 };
 
 // What a strategy and its driver measure as they go.
@@ -64,12 +66,15 @@ class Worker {
     return Rng(seed_).split(purpose).split(static_cast<std::uint64_t>(rank()));
   }
 
-  // Channels of this worker alone, from 0 to kChannelBlock − 1. All ranks make the same workers in
-  // the same order.
+  // Channels of this worker's strategy alone, from 0 to 6. All ranks make the same workers in the
+  // same order.
   Channel channel(Channel own) const {
-    SKEIN_CHECK(own >= 0 && own < kChannelBlock, "channel {} of {}", own, kChannelBlock);
+    SKEIN_CHECK(own >= 0 && own < kChannelBlock - 1, "channel {} of {}", own, kChannelBlock - 1);
     return channels_ + own;
   }
+
+  // The channel after those: of the queue of samples that the workers draw from.
+  Channel queue_channel() const { return channels_ + kChannelBlock - 1; }
 
   // Memory where the planes are; and for state beside them, which no peer reads.
   std::unique_ptr<Memory> allocate(std::size_t count) const {
@@ -108,6 +113,12 @@ class Worker {
   // Only clips it.
   Task<> clip(UpdateContext& context, const SquaredNorm& squared_norm);
 
+  // For a previewed update by a gradient of that squared norm: what the last prepare() did to its
+  // own, before_update()'s factor and limit and clipping. Returns false where no update by this
+  // gradient should be foreseen: its norm is not finite, or before_update() has decided nothing
+  // yet, skipped the last update, or changed elements one by one.
+  bool prepare_preview(UpdateContext& context, double squared_norm) const;
+
   // How the next update is to be made, as far as gradients have no part in it. Notes it in
   // `decision`.
   UpdateContext next_update();
@@ -117,13 +128,14 @@ class Worker {
     return {.learning_rate = learning_rate(), .step = progress.steps + 1, .groups = groups_};
   }
 
-  // The learning rate of an update made now: it follows global samples.
-  double learning_rate() const { return learning_rate_.at(progress.samples); }
+  // The learning rate of an update made now: it follows global samples, `uncounted` among them.
+  double learning_rate() const { return learning_rate_.at(progress.samples + uncounted); }
   const LearningRate& schedule() const { return learning_rate_; }
   void set_learning_rate(LearningRate rate) { learning_rate_ = rate; }
 
   // The rules of updates from the next one on; null for none. For the arena as it is.
   void set_groups(std::shared_ptr<const Groups> groups) { groups_ = std::move(groups); }
+  const Groups* groups() const { return groups_.get(); }
 
   // The model lies elsewhere from now on. Only between steps; then Strategy::arena_changed().
   void move_to(Arena& arena, Optimizer& optimizer) {
@@ -139,6 +151,9 @@ class Worker {
   // at once. It must outlive the task.
   Task<> update(std::size_t count, const std::function<void()>& apply);
 
+  // Something was done to weights or gradients from `begin` until now, which counts as update.
+  void updated(std::string_view what, Time begin);
+
   // What an element's update takes on the clock besides what it really takes: where time is
   // simulated, nothing does.
   double modelled_update_seconds = 0;
@@ -146,6 +161,14 @@ class Worker {
   // What the user does to gradients before they are applied; empty for nothing. In real runs it
   // ends when the user's own thread has done it.
   std::function<Task<>(AveragedGradients&)> before_update;
+
+  // Called on the loop when an update of the model is complete, and before the next one: the
+  // arena's parameters are what it has made of them. It may be called more than once for an update,
+  // and for one that was skipped: progress.steps tells updates apart. Empty for nothing.
+  std::function<void()> after_update;
+
+  // For strategies: calls it, as a part of the update.
+  void model_updated();
 
   // What it is shown, as the driver may need it: set while `before_update` runs.
   struct Shown {
@@ -160,6 +183,11 @@ class Worker {
   std::int64_t decision = 0;
 
   Progress progress;
+
+  // Samples that all workers together have trained on beyond progress.samples, as this worker
+  // estimates it. Set by strategies that count samples some steps after they were trained on.
+  std::int64_t uncounted = 0;
+
   Meters meters;
   std::int64_t budget = 0;  // samples at which the run ends; 0: unknown
 
@@ -177,6 +205,7 @@ class Worker {
   Trace& trace_;
   Duration patience_;
   double clip_;
+  std::optional<AveragedGradients> decided_;  // as before_update() left it in the last update
   std::uint64_t seed_;
   Channel channels_;
 };

@@ -57,7 +57,7 @@ bool all_have(World& world, const std::string& own) {
     digest = (digest ^ static_cast<unsigned char>(byte)) * 1099511628211ULL;
   const std::array<std::uint64_t, 2> mine{digest, own.size()};
   const auto bytes = std::as_bytes(std::span(mine));
-  for (const auto& row : world.calls().gather("distribute()", bytes))
+  for (const auto& row : world.calls().gather("its arguments", bytes))
     if (!row.empty() && !std::ranges::equal(row, bytes)) return false;
   return true;
 }
@@ -143,7 +143,7 @@ void agree(World& world, const Facts& facts, const std::string& failure) {
   if (world.size() == 1) return;
   const std::string own = to_text(facts, failure);
   if (all_have(world, own)) return;
-  const std::vector<std::string> texts = world.calls().gather_text("distribute()", own);
+  const std::vector<std::string> texts = world.calls().gather_text("what differs", own);
   if (!failure.empty()) return;
   std::map<int, std::string> failures;
   Ranks failed;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -55,6 +56,24 @@ void add_once(std::vector<NamedTensor>& list, const std::string& name,
   if (!known) list.push_back({name, tensor});
 }
 
+// Floating-point ones and the others.
+std::pair<std::vector<NamedTensor>, std::vector<NamedTensor>> buffers_of(
+    const torch::nn::Module& module) {
+  std::vector<NamedTensor> floats, integers;
+  for (const auto& entry : module.named_buffers())
+    if (entry.value().defined())
+      add_once(entry.value().is_floating_point() ? floats : integers, entry.key(), entry.value());
+  return {std::move(floats), std::move(integers)};
+}
+
+[[noreturn]] void refuse_change(const char* kind, const std::string& name,
+                                const std::string& what) {
+  throw ConfigError(fmt::format(
+      "{} '{}' {}; expected the module as distribute() found it. Change it before, or end this "
+      "Distributed and make a new one; new values come by run.load(), or by copy_() after flush()",
+      kind, name, what));
+}
+
 }  // namespace
 
 Binding::Binding(torch::nn::Module& module, Allocate allocate) : allocate_(std::move(allocate)) {
@@ -100,6 +119,7 @@ void Binding::collect(torch::nn::Module& module) {
   std::unordered_map<const void*, std::size_t> known;
   for (const auto& entry : module.named_parameters()) {
     const torch::Tensor& parameter = entry.value();
+    registered_.push_back({entry.key(), parameter});
     if (!parameter.requires_grad()) {
       add_once(frozen_parameters_, entry.key(), parameter);
       continue;
@@ -119,11 +139,7 @@ void Binding::collect(torch::nn::Module& module) {
         "requires_grad",
         module.name(), frozen_parameters_.size()));
 
-  for (const auto& entry : module.named_buffers()) {
-    if (!entry.value().defined()) continue;
-    add_once(entry.value().is_floating_point() ? float_buffers_ : integer_buffers_, entry.key(),
-             entry.value());
-  }
+  std::tie(float_buffers_, integer_buffers_) = buffers_of(module);
 
   std::vector<const Bound*> by_address;
   for (const Bound& bound : bound_) by_address.push_back(&bound);
@@ -168,6 +184,51 @@ void Binding::rebind_parameters() {
     bound.parameter_view.copy_(parameter);
     parameter.set_data(bound.parameter_view);
   }
+}
+
+void Binding::check_module(const torch::nn::Module& module) {
+  const auto refuse = [](const std::string& name, const char* what) {
+    refuse_change("parameter", name, what);
+  };
+  const auto now = module.named_parameters();
+  for (const auto& [name, tensor] : registered_) {
+    const torch::Tensor* const present = now.find(name);
+    if (present == nullptr) refuse(name, "is no longer in the module");
+    if (!present->is_same(tensor))
+      refuse(name, "is another tensor now, which is not trained: it, or its layer, was replaced");
+  }
+  for (const Bound& bound : bound_)
+    if (!is_at(bound.parameter, bound.parameter_view))
+      refuse(bound.names.front(),
+             "has its values elsewhere now: by to(), set_data() or torch::load(), say");
+  if (now.size() != registered_.size())
+    for (const auto& each : now)
+      if (std::ranges::find(registered_, each.key(), &Registered::name) == registered_.end())
+        refuse(each.key(), "was registered after distribute(), so it is not trained");
+  follow_buffers(module);
+}
+
+void Binding::follow_buffers(const torch::nn::Module& module) {
+  auto [floats, integers] = buffers_of(module);
+  const auto follow = [](std::vector<NamedTensor>& known, const std::vector<NamedTensor>& now) {
+    for (const NamedTensor& each : now)
+      if (std::ranges::find(known, each.name, &NamedTensor::name) == known.end())
+        refuse_change("buffer", each.name, "was not there when the module was bound");
+    for (NamedTensor& each : known) {
+      const auto found = std::ranges::find(now, each.name, &NamedTensor::name);
+      if (found == now.end()) refuse_change("buffer", each.name, "is no longer in the module");
+      if (found->tensor.sizes() != each.tensor.sizes() ||
+          found->tensor.scalar_type() != each.tensor.scalar_type())
+        refuse_change(
+            "buffer", each.name,
+            fmt::format("is {} {} now, and was {} {}", c10::toString(found->tensor.scalar_type()),
+                        print(found->tensor.sizes()), c10::toString(each.tensor.scalar_type()),
+                        print(each.tensor.sizes())));
+      each.tensor = found->tensor;
+    }
+  };
+  follow(float_buffers_, floats);
+  follow(integer_buffers_, integers);
 }
 
 void Binding::rebind_gradients() {

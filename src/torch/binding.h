@@ -65,6 +65,11 @@ class Binding {
   void rebind_gradients();
   void rebind_gradient(int slot);
 
+  // Throws ConfigError, naming it, where `module`, which was bound, has other parameters or buffers
+  // by now, or parameters whose values are no longer in the arena. A buffer that is another tensor
+  // of the same type and shape takes the former one's place.
+  void check_module(const torch::nn::Module& module);
+
   // Whether `.grad` is the arena's, that is neither cleared nor replaced.
   bool gradient_is_in_place(int slot) const;
 
@@ -79,8 +84,15 @@ class Binding {
     torch::Tensor parameter_view, gradient_view;  // its place in the arena
   };
 
+  // A parameter as the module has registered it, frozen or not: under each of its names.
+  struct Registered {
+    std::string name;
+    torch::Tensor tensor;
+  };
+
   const Bound& at(int slot) const { return bound_.at(static_cast<std::size_t>(slot)); }
   void collect(torch::nn::Module& module);
+  void follow_buffers(const torch::nn::Module& module);
   void lay_out();
   void bind();
 
@@ -88,6 +100,7 @@ class Binding {
   std::shared_ptr<Arena> arena_;  // shared with every tensor that views it
   torch::Tensor parameter_plane_, gradient_plane_;
   std::vector<Bound> bound_;
+  std::vector<Registered> registered_;
   std::vector<NamedTensor> float_buffers_, integer_buffers_, frozen_parameters_;
 };
 

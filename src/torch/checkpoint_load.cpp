@@ -100,7 +100,7 @@ fs::path find_checkpoint(World& world, const fs::path& folder, const std::string
     const Inspection own = inspect(each, world.rank(), world.size());
     std::string damage;
     for (const std::string& text : world.impl().gather_text(own.damage))
-      damage += (damage.empty() || text.empty() ? "" : "; ") + text;
+      if (damage.find(text) == std::string::npos) damage += (damage.empty() ? "" : "; ") + text;
     if (damage.empty() && !own.checksums)
       say(fmt::format("{} has no checksums: an older version of Skein made it", each.string()));
     if (damage.empty()) return each;
@@ -119,15 +119,15 @@ Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
   std::exception_ptr failed;
   try {
     contents.emplace(read_contents(checkpoint, run_, identity));
-    run_.check_settings(contents->state.optimizer);
+    run_.check_settings(contents->state.optimizer, contents->state.steps);
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  run_.world().impl().agree_on_success("resume()", failed);
+  run_.world().impl().agree_on_success("reading the checkpoint", failed);
   CheckpointState& state = contents->state;
   if (run_.strategy().wants_order_of_reads()) lay_out(run_, state.order);
   if (state.ordered) run_.settle_order();
-  Progress progress{state.samples, state.steps, state.reference};
+  Progress progress{state.samples, state.steps, state.batch_reference, state.round_reference};
   const AtRest rest(run_);
   load_into_module(run_.module(), contents->model);
   restore_optimizer(*contents->optimizer, run_);
@@ -135,7 +135,8 @@ Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
     progress.steps = restore_own(own_file(checkpoint, run_.world().rank()), *contents->own, run_,
                                  progress.steps);
   run_.worker().progress = progress;
-  run_.restore_settings(state.optimizer);
+  run_.restore_settings(state.optimizer, state.steps);
+  if (contents->own) restore_own_missed(*contents->own, run_);
   run_id = state.run_id;
   return {std::move(state), std::move(contents->own)};
 }

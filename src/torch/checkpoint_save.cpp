@@ -3,6 +3,7 @@
 
 #include "core/atomic_file.h"
 #include "core/host_memory.h"
+#include "core/packed.h"
 #include "keep/run_folder.h"
 #include "keep/unfinished_checkpoint.h"
 #include "kernels/kernels.h"
@@ -24,7 +25,8 @@ struct File {
 bool has_room(Distributed::Impl& run, bool leads) {
   const std::uint64_t plane = run.binding().arena().size() * sizeof(float);
   const std::uint64_t state = run.optimizer().owned_state().vector_count() * plane;
-  std::uint64_t bytes = leads ? plane + state : 0;
+  const std::uint64_t shared = run.strategy().shared_state().vectors.size() * plane;
+  std::uint64_t bytes = leads ? plane + state + shared : 0;
   std::uint64_t own = run.ema() ? plane : 0;
   if (!run.strategy().equal_replicas()) own += state;
   for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
@@ -106,14 +108,61 @@ File optimizer_file(Distributed::Impl& run, int leader, const fs::path& folder, 
           }};
 }
 
+// What a worker that does not lead says of its part, which is one file.
+struct PartReport {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0, failed = 0;
+  char reason[496] = {};  // zeros follow it
+};
+
+PartReport report_of(const FileSum& sum) { return {sum.bytes, sum.crc32c, 0, {}}; }
+
+PartReport report_of_failure(const std::string& reason) {
+  PartReport report;
+  report.failed = 1;
+  reason.copy(report.reason, sizeof report.reason - 1);
+  return report;
+}
+
+// However it ends, the leader's thread hears of it.
+Task<> hear_part(Fabric& fabric, Channel channel, int rank, Limit limit,
+                 std::shared_ptr<CheckpointParts> parts) {
+  struct Otherwise {
+    CheckpointParts& parts;
+    int rank;
+    ~Otherwise() { parts.lost(rank, "the run has ended before"); }
+  };
+  const Otherwise otherwise{*parts, rank};
+  PartReport report;
+  try {
+    co_await fabric.receive(channel, rank, message_in(report), limit);
+  } catch (const IoError& error) {
+    parts->lost(rank, error.what());
+    co_return;
+  }
+  report.reason[sizeof report.reason - 1] = '\0';
+  if (report.failed != 0)
+    parts->failed(rank, report.reason);
+  else
+    parts->done(rank, {{own_file({}, rank).string(), {report.bytes, report.crc32c}}});
+}
+
+Task<> send_report(Fabric& fabric, Channel channel, int leader, Limit limit, PartReport report) {
+  try {
+    co_await fabric.send(channel, leader, message_in(report), limit);
+  } catch (const IoError&) {  // a lost leader makes no checkpoint
+  }
+}
+
 // What the thread does.
 struct Writing {
   UnfinishedCheckpoint checkpoint;
   int rank;
   std::vector<File> files;
-  std::vector<int> ranks;  // of those who write
-  bool leads;
-  UnfinishedCheckpoint::Patience patience;
+  std::shared_ptr<CheckpointParts> parts;  // of the leader
+  std::function<void(const PartReport&)> tell_leader;
+  const std::atomic<bool>* hurry;
+  bool without_the_lost;
   int keep;
 
   void operator()() {
@@ -124,12 +173,15 @@ struct Writing {
         sums[each.name] = each.write(checkpoint.path() / each.name);
         each.write = nullptr;  // and the memory that it holds
       }
-      checkpoint.done(rank, sums);
+      if (parts)
+        parts->done(rank, sums);
+      else
+        tell_leader(report_of(sums.at(own_file({}, rank).string())));
     } catch (const std::exception& error) {
-      checkpoint.failed(rank, error.what());
+      if (!parts) tell_leader(report_of_failure(error.what()));
       throw;
     }
-    if (leads) checkpoint.publish(ranks, patience, keep);
+    if (parts) checkpoint.publish(parts->wait(*hurry, without_the_lost), keep);
   }
 };
 
@@ -141,8 +193,17 @@ fs::path own_file(const fs::path& checkpoint, int rank) {
 
 Checkpoints::~Checkpoints() {
   if (!pending_) return;
-  if (!run_.usable() || std::uncaught_exceptions() > 0) writer_.hurry_up();  // others may be gone
-  while (!writer_.wait_for(run_.world().impl().options().patience)) {
+  const bool failed = !run_.usable() || std::uncaught_exceptions() > 0;
+  if (failed) writer_.hurry_up();  // others may be gone
+  // The leader may wait for this worker's part: it is not lost, only slow.
+  World::Impl& world = run_.world().impl();
+  while (!writer_.wait_for(world.options().patience / 4)) world.fabric().progressed();
+  // Nor may this worker leave with its report on the way.
+  Job telling;
+  world.courier().with_loop([&] { telling = telling_; });
+  try {
+    if (telling.valid() && !failed) world.courier().wait(telling.join());
+  } catch (const Error&) {  // of something else that runs in the background
   }
   if (const std::string error = writer_.take_error(); !error.empty())
     fmt::print(stderr, "skein: the last checkpoint was not saved: {}\n", error);
@@ -167,7 +228,7 @@ int Checkpoints::begin(const UnfinishedCheckpoint& checkpoint, const Save& what)
     } catch (const std::exception&) {
       failed = std::current_exception();
     }
-    world.impl().agree_on_success("the beginning of save_checkpoint()", failed);
+    world.impl().agree_on_success("the opening of its folder", failed);
     const auto ids = world.impl().gather_text(leads ? run_id : "");
     if (!present(leader)) continue;
     run_id = ids[static_cast<std::size_t>(leader)];
@@ -180,7 +241,7 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   World& world = run_.world();
   const PhaseScope phase(world.impl().board(), Phase::saving);
   finish();
-  world.calls().meet(what.wait ? "save_checkpoint() that waits" : "save_checkpoint()");
+  run_.compare_replicas("save_checkpoint()", Distributed::Impl::Differences::where_all_live);
   const UnfinishedCheckpoint checkpoint(folder, std::to_string(what.state.samples));
   const int leader = begin(checkpoint, what), rank = world.rank();
   const bool leads = rank == leader;
@@ -208,7 +269,7 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  world.impl().agree_on_success("the copy of save_checkpoint()", failed);
+  world.impl().agree_on_success("its copy", failed);
   File optimizer = optimizer_file(run_, leader, checkpoint.path(), copied);
   if (leads) {
     files.push_back(std::move(optimizer));
@@ -216,18 +277,33 @@ void Checkpoints::save(const fs::path& folder, Save what) {
                        return write_whole(path, text);
                      }});
   }
+  // Before anybody has written: who is lost meanwhile is heard of, too.
+  Courier& courier = world.impl().courier();
+  Fabric& fabric = world.impl().fabric();
+  if (channel_ < 0) courier.with_loop([&] { channel_ = fabric.allot_channels(); });
+  std::shared_ptr<CheckpointParts> parts;
+  std::function<void(const PartReport&)> tell_leader;
+  if (leads) {
+    parts = std::make_shared<CheckpointParts>(ranks);
+    courier.with_loop([&] {
+      for (const int each : ranks)
+        if (each != rank)
+          fabric.loop().spawn(hear_part(fabric, channel_, each, world.impl().limit(), parts));
+    });
+  } else {
+    tell_leader = [this, &courier, &fabric,
+                   limit = world.impl().limit()](const PartReport& report) {
+      courier.post([this, &fabric, limit, report] {
+        telling_ = fabric.loop().spawn(send_report(fabric, channel_, leader_, limit, report));
+      });
+    };
+  }
   unfinished_ = checkpoint.path();
   published_ = checkpoint.published();
   leader_ = leader;
   pending_ = true;
-  writer_.start(Writing{
-      checkpoint,
-      rank,
-      std::move(files),
-      std::move(ranks),
-      leads,
-      {world.impl().options().patience, &writer_.hurry(), run_.strategy().survives_losses()},
-      what.keep});
+  writer_.start(Writing{checkpoint, rank, std::move(files), parts, std::move(tell_leader),
+                        &writer_.hurry(), run_.strategy().survives_losses(), what.keep});
   if (!copied) finish();
 }
 

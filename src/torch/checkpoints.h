@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
 #include "keep/background_writer.h"
 #include "keep/checkpoint_state.h"
+#include "keep/folder_lock.h"
 #include "torch/distributed_impl.h"
 #include "torch/safetensors.h"
 
@@ -36,7 +36,7 @@ class ProgramFolder {
   // By the worker that leads, before it saves there. The run's first time: ConfigError where it
   // holds checkpoints that this run did not begin with, or another program saves. Those made after
   // the one that was resumed are set aside.
-  void take(const std::filesystem::path& folder, bool survives_losses);
+  void take(const std::filesystem::path& folder, const std::string& run_id);
 
   // By all workers, when the leader has taken it: the next one that leads may go on there.
   void taken_by_leader(const std::filesystem::path& folder);
@@ -45,9 +45,12 @@ class ProgramFolder {
   void resumed(const std::filesystem::path& checkpoint, std::int64_t samples);
 
  private:
-  std::map<std::filesystem::path, FileDescriptor> taken_;  // locked by who leads
+  std::map<std::filesystem::path, FolderLock> taken_;
   std::map<std::filesystem::path, std::int64_t> resumed_;  // from which, by its samples
 };
+
+// ConfigError of `call` unless at least one checkpoint is kept.
+void check_keep(const char* call, int keep);
 
 class Checkpoints {
  public:
@@ -98,6 +101,8 @@ class Checkpoints {
   bool pending_ = false;  // a save whose end nobody has asked for: the same on all
   std::filesystem::path unfinished_, published_;  // its folder, before and after
   int leader_ = 0;                                // who leads it
+  Channel channel_ = -1;                          // on which the leader hears of parts
+  Job telling_;                                   // sends it the report of this worker's
   BackgroundWriter writer_;
 };
 

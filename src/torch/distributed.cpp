@@ -10,6 +10,7 @@ Distributed Distributed::make(World& world, torch::nn::Module& module,
                               const OptimizerSpec& optimizer, const StrategySpec& strategy) {
   // Before anything can fail: ranks must take the same channels for their next attempt, too.
   const int channels = world.impl().fabric().allot_channels();
+  const Workers::Calls::Scope call(world.calls(), "skein::distribute()");
   Facts facts{{"version of Skein", SKEIN_VERSION}};
   std::unique_ptr<Impl> impl;
   std::exception_ptr error;
@@ -61,10 +62,12 @@ void Distributed::flush() {
     throw ConfigError(
         "flush(), save() or load() came between backward() and step(): call it after step(), when "
         "the gradients have been used");
+  const Workers::Calls::Scope call(impl_->calls(), "run.flush()");
   impl_->flush();
 }
 
 void Distributed::load(const std::string& path) {
+  const Workers::Calls::Scope call(impl_->calls(), "run.load()");
   const PhaseScope phase(impl_->world().impl().board(), Phase::loading);
   flush();  // so that what is read takes the place of all that a strategy holds
   SafeTensors file;
@@ -75,7 +78,7 @@ void Distributed::load(const std::string& path) {
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  impl_->world().impl().agree_on_success("load()", failed);
+  impl_->world().impl().agree_on_success("reading the file", failed);
   load_into_module(impl_->module(), file);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -56,7 +55,7 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, const Optimizer
       worker_(fabric(), binding_.arena(), *optimizer_,
               LearningRate(recipe.learning_rate, parse_schedule(recipe.schedule_),
                            recipe.total_samples_),
-              trace_, world.impl().options().patience, recipe.clip_, strategy.seed_, channels),
+              time_, world.impl().options().patience, recipe.clip_, strategy.seed_, channels),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
       registered_(static_cast<std::size_t>(binding_.slots())),
       source_(binding_, worker_, courier(), stream_),
@@ -83,11 +82,18 @@ void Distributed::Impl::start() {
   stream_.on_device() ? world_.impl().meet_on_device() : world_.impl().do_without_device();
   start_from_rank_0();
   if (strategy_->survives_losses()) world_.impl().tolerate_losses();
+  calls().advise(
+      strategy_->lockstep()
+          ? "make it after the same step on all workers, or at a mark in samples "
+            "(run.every(), run.save_every())"
+          : fmt::format("under {} workers make different numbers of steps: make it at a mark in "
+                        "samples (run.every(), run.save_every()) or after run.flush()",
+                        spec_.name));
   if (strategy_->wants_order_of_reads()) read_order_ = std::make_unique<ReadOrder>(binding_);
   courier().with_loop([this] {
     background_ = ScopedJob(world_.impl().loop().spawn_background(strategy_->background()));
   });
-  compute_from_ = world_.impl().loop().now();
+  begin_computing();
 }
 
 // Anew when slots have new numbers.
@@ -114,6 +120,7 @@ Distributed::Impl::~Impl() {
 // nor after a flush: others may have much to do before they come to their ends.
 void Distributed::Impl::flush_last_step() noexcept {
   if (std::uncaught_exceptions() > 0 || !broken_.empty() || at_rest_) return;
+  const Workers::Calls::Scope call(calls(), "the end of a Distributed");
   try {
     flush();
   } catch (...) {  // a lost peer: there is no newer model than this
@@ -133,7 +140,8 @@ void Distributed::Impl::start_from_rank_0() {
 void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
   torch::Tensor copy = tensor.detach().to(torch::kCPU).contiguous().clone();
   const Span bytes{copy.data_ptr(), copy.nbytes(), Device::cpu, Type::byte};
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, bytes, 0, world_.impl().limit()));
+  calls().wait("a broadcast of rank 0's values",
+               fabric().broadcast(World::Impl::kOwnChannel, bytes, 0, world_.impl().limit()));
   tensor.detach().copy_(copy);
 }
 
@@ -149,7 +157,24 @@ void Distributed::Impl::expect(std::int64_t samples) {
     courier().wait(in_order(strategy_->expect(samples)));
     follow();
   }
+  begin_computing();
+}
+
+// What the user's thread does from here on is the coming step's computing, but for its waits.
+void Distributed::Impl::begin_computing() {
   compute_from_ = world_.impl().loop().now();
+  step_wait_ = Duration(0);
+}
+
+void Distributed::Impl::wait_in_step(const char* what, Task<> task) {
+  const Loop& loop = world_.impl().loop();
+  const Time begin = loop.now();
+  wait_inside(std::move(task));
+  follow();
+  const Time end = loop.now();
+  time_.span(Lane::wait, what, begin, end);
+  step_wait_ += end - begin;
+  if (after_wait) after_wait(what, end - begin);
 }
 
 void Distributed::Impl::accumulate(int backward_passes) {
@@ -171,8 +196,7 @@ void Distributed::Impl::begin_step_once() {
   begun_ = true;
   at_rest_ = false;
   if (read_order_) read_order_->stop();
-  courier().wait(in_order(strategy_->begin_step(expected_)));
-  follow();
+  wait_in_step("begin", in_order(strategy_->begin_step(expected_)));
   for (const int frozen : gradients_.begin(strategy_->plan(), passes_,
                                            strategy_->sends_in_backward(), expected_ != kUnknown))
     courier().post([this, frozen] { strategy_->gradient_ready(frozen); });
@@ -208,14 +232,7 @@ void Distributed::Impl::on_read(int slot) {
   const int bucket = strategy_->plan().bucket_of(slot);
   if (!unread_[static_cast<std::size_t>(bucket)]) return;
   if (before_read) before_read(slot);
-  const Time begin = world_.impl().loop().now();
-  courier().wait(need(bucket));
-  follow();
-  const Time end = world_.impl().loop().now();
-  if (after_read) after_read(end - begin);
-  exposed_ += end - begin;
-  read_wait_ += end - begin;
-  trace_.span(Lane::wait, "read", begin, end);
+  wait_in_step("read", need(bucket));
   unread_[static_cast<std::size_t>(bucket)] = false;
   if (--unread_count_ == 0) reads_->deactivate();
 }
@@ -228,29 +245,36 @@ void Distributed::Impl::all_read() {
   reads_->deactivate();
 }
 
-// Updates may go on when this has ended, on the courier's thread: so they are counted here, on the
-// loop.
 Task<> Distributed::Impl::end_step(std::int64_t samples) {
-  const Duration before = worker_.meters.update;
   void* const queue = device_trace_ ? stream_of(*world_.impl().loop().queue()) : nullptr;
   if (device_trace_) device_trace_->begin(Lane::device_sums, queue);
   co_await strategy_->end_step(samples);
-  updated_ += worker_.meters.update - before;
+  // A strategy may have left that to the driver.
+  if (!strategy_->waits_for_reads()) worker_.model_updated();
   if (!device_trace_) co_return;
   device_trace_->end(Lane::device_sums, queue,
                      fmt::format("sums and update of step {}", worker_.progress.steps));
   device_trace_->report();
 }
 
+// The strategy was stopped half-way: there is nothing left to flush, and the others may not have
+// been stopped at the same place.
+void Distributed::Impl::stop_for(const ConfigError& error) {
+  if (broken_.empty()) broken_ = error.what();
+}
+
 void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
   check_usable();
+  check_not_evaluating("step()");
+  if (at_mark_)
+    throw ConfigError(
+        "step() in a function of every(): expected it to return first, and steps in the loop");
   // Torch lets forward go on after a read that failed: its result is worthless.
   if (reads_)
     if (const auto error = reads_->take_error()) std::rethrow_exception(error);
-  update_ema();  // all that forward has read is there
-  const Duration waited = std::exchange(read_wait_, Duration(0));
-  worker_.meters.computed(world_.impl().loop().now() - compute_from_ - waited, samples);
+  if (samples > 0) check_has_gradients(samples);
+  worker_.meters.computed(world_.impl().loop().now() - compute_from_ - step_wait_, samples);
   fabric().progressed();
   if (!begun_) expected_ = samples;
   note_step();
@@ -265,35 +289,52 @@ void Distributed::Impl::step(std::int64_t samples) {
   board.set_phase(Phase::waiting);
   const Loop& loop = world_.impl().loop();
   const Time begin = loop.now();
-  const Duration updated = updated_;
-  wait(in_order(end_step(samples)));
-  // Where forward waits for each bucket by itself it need not wait for all.
-  if (strategy_->waits_for_reads()) handed_over_ = nullptr;
-  follow();
-  world_.impl().check_company();
-  const Time end = loop.now();
-  exposed_ += end - begin - (updated_ - updated);
-  trace_.span(Lane::wait, "step", begin, end);
-  if (read_order_ && strategy_->all_made_the_last_step()) reorder_once();
+  try {
+    wait(in_order(end_step(samples)));
+    // Where forward waits for each bucket by itself it need not wait for all.
+    if (strategy_->waits_for_reads()) handed_over_ = nullptr;
+    follow();
+    world_.impl().check_company();
+    time_.span(Lane::wait, "step", begin, loop.now());
+    if (read_order_ && strategy_->all_made_the_last_step()) reorder_once();
+  } catch (const ConfigError& error) {
+    stop_for(error);
+    throw;
+  }
   watch_reads();
   begun_ = false;
-  expected_ = samples;
-  compute_from_ = loop.now();
+  if (samples > 0) usual_ = samples;
+  expected_ = usual_;
+  begin_computing();
   stay_near();
   trace_compute_begin();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
   recorder_.step_over();
+  if (!mark_is_due()) return;
+  come_together(false);
+  begin_computing();
 }
 
 void Distributed::Impl::flush() {
   check_usable();
+  check_not_evaluating("flush(), save() or load()");
+  marked_.empty() || at_mark_ ? flush_strategy() : come_together(true);
+}
+
+void Distributed::Impl::flush_strategy() {
   const PhaseScope phase(world_.impl().board(), Phase::flushing);
-  wait_in_order(strategy_->flush());
+  try {
+    wait_in_order(strategy_->flush());
+  } catch (const ConfigError& error) {
+    stop_for(error);
+    throw;
+  }
   flushed_ = at_rest_ = true;
   all_read();
   recorder_.deliver_all();
-  update_ema();
+  begin_computing();
+  check_module();
 }
 
 // Where the strategy keeps the model beside what forward reads.
@@ -312,12 +353,12 @@ void Distributed::Impl::settle() {
 }
 
 torch::Tensor Distributed::Impl::averaged_parameters() {
+  const auto apart = world_.sum_integers({strategy_->replicas_differ() ? 1 : 0});
+  if (apart.front() == 0) return {};
   const Span own = binding_.arena().parameters();
   const std::shared_ptr<Memory> mean = allocate(own.count);
   hand_over([&] { copy(mean->span(), own); });
-  // Where nobody has made a step since all came together there is nothing to average.
-  const auto apart = world_.sum_integers({strategy_->replicas_differ() ? 1 : 0});
-  if (apart.front() > 0) world_.impl().mean(mean->span());
+  world_.impl().mean(mean->span());
   hand_over([] {});
   return tensor_that_holds(mean, mean->span());
 }
@@ -325,22 +366,27 @@ torch::Tensor Distributed::Impl::averaged_parameters() {
 void Distributed::Impl::after_flush() {
   if (!std::exchange(flushed_, false)) return;
   hand_over([this] { strategy_->after_flush(); });
+  begin_computing();
 }
 
 // What forward reads first should arrive first. The order may depend on the data: rank 0's counts.
 void Distributed::Impl::reorder_once() {
   std::vector<int> order = std::exchange(read_order_, nullptr)->slots();
   const Span shared = message_of(std::as_bytes(std::span(order)));
-  courier().wait(fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().limit()));
+  calls().wait("the order of parameters",
+               fabric().broadcast(World::Impl::kOwnChannel, shared, 0, world_.impl().limit()));
   if (std::is_sorted(order.begin(), order.end())) return;
   reorder(order);
   after_flush();
 }
 
 void Distributed::Impl::reorder(const std::vector<int>& order) {
-  OptimizerState state = optimizer_state();
-  const std::vector<Slot> before = binding_.arena().slots();
+  wait_in_order(strategy_->flush());
+  flushed_ = true;
   all_read();
+  const std::vector<Slot> before = binding_.arena().slots();
+  const BucketPlan plan = strategy_->plan();
+  std::unique_ptr<Optimizer> old;
   hand_over([&] {
     has_loop_ = true;
     binding_.reorder(order);
@@ -349,17 +395,18 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
     auto optimizer = new_optimizer();
     worker_.move_to(binding_.arena(), *optimizer);
     worker_.set_groups(groups_.rules(binding_));
-    optimizer_ = std::move(optimizer);
+    old = std::exchange(optimizer_, std::move(optimizer));
     strategy_->arena_changed();
-    for (auto& [name, plane] : state) {
-      auto moved = worker_.allocator()(plane->span().count);
-      for (std::size_t i = 0; i < order.size(); ++i)
-        copy(moved->span().at(binding_.arena().slots()[i].range),
-             plane->span().at(before[static_cast<std::size_t>(order[i])].range));
-      plane = std::move(moved);
-    }
-    restore_state(*optimizer_, state);
   });
+  // Before the first update nobody has any state.
+  if (worker_.progress.steps > 0) {
+    std::vector<Placed> placed;
+    for (std::size_t i = 0; i < order.size(); ++i)
+      placed.push_back({before[static_cast<std::size_t>(order[i])].range,
+                        binding_.arena().slots()[i].range.offset});
+    std::ranges::sort(placed, {}, [](const Placed& each) { return each.before.offset; });
+    wait_in_order(strategy_->take_over_state(*old, plan, placed));
+  }
   install_hooks();
   gradients_.arena_changed();
   if (read_order_) read_order_ = std::make_unique<ReadOrder>(binding_);
@@ -372,45 +419,9 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
   if (after_reorder) after_reorder();
 }
 
-OptimizerState Distributed::Impl::optimizer_state() {
-  OptimizerState state;
-  wait_in_order(strategy_->whole_state(state));
-  flushed_ = true;
-  return state;
-}
-
 void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
   wait_in_order(strategy_->stream_state(to, take));
   flushed_ = true;
-}
-
-// In blocks, each of which rank 0 sends from where it lies. Who finds a difference takes part to
-// the end: the others wait for it.
-void Distributed::Impl::verify_replicas() {
-  if (strategy_->waits_for_reads()) flush();
-  constexpr std::size_t kBlock = std::size_t{1} << 22;
-  const auto apart = model_apart();
-  const Span mine = apart ? apart->span() : binding_.arena().parameters();
-  const bool root = world_.rank() == 0;
-  const auto memory = root ? nullptr : allocate(std::min(kBlock, mine.count));
-  int different = -1;
-  for (std::size_t at = 0; at < mine.count; at += kBlock) {
-    const Range block{at, std::min(kBlock, mine.count - at)};
-    const Span own = mine.at(block), rank_0 = root ? own : memory->span().at({0, block.count});
-    wait_in_order(fabric().broadcast(World::Impl::kOwnChannel, rank_0, 0, world_.impl().limit()));
-    if (root) continue;
-    const auto one = on_host(own), other = on_host(rank_0);
-    const auto mine_now = one->span().host(), theirs = other->span().host();
-    for (std::size_t i = 0; i < own.count && different < 0; ++i)
-      if (std::bit_cast<std::uint32_t>(mine_now[i]) != std::bit_cast<std::uint32_t>(theirs[i]))
-        different = binding_.arena().slot_at(at + i);  // a gap has none
-  }
-  if (different >= 0)
-    throw Error(fmt::format("replicas differ after step {}: '{}' of rank {} is not that of rank 0",
-                            worker_.progress.steps,
-                            binding_.arena().slots()[static_cast<std::size_t>(different)].name,
-                            world_.rank()));
-  after_flush();
 }
 
 }  // namespace skein

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
+#include "core/worker_time.h"
+#include "plan/marks.h"
 #include "runtime/feed.h"
 #include "runtime/world_impl.h"
 #include "skein/torch.h"
@@ -53,6 +54,10 @@ class Distributed::Impl {
   bool done(std::int64_t total_samples);
   bool stopping();
   void flush();
+  void every(std::int64_t samples, std::function<void()> body);
+  void save_checkpoint(const std::string& folder, const Values& values,
+                       const CheckpointOptions& options);
+  Resumed resume(const std::string& folder);
 
   // For loops over shared data (share_loop.cpp). A batch of so many samples is the coming step's,
   // until step() has come; step_handed_out() is that step.
@@ -69,6 +74,9 @@ class Distributed::Impl {
   std::int64_t pass_over(std::int64_t samples);
   std::int64_t pass_over_epochs(std::int64_t dataset_size, const ShareOptions& options);
 
+  // A loop that trains is open: there is one at a time.
+  bool in_loop = false;
+
   // Where such a loop draws from; on rank 0 it serves the others as long as they are in theirs.
   std::unique_ptr<Feed> feed;
 
@@ -82,13 +90,20 @@ class Distributed::Impl {
   // is not changed is not in it, so that the recipe of the resumed run holds. Between steps.
   // ConfigError for settings that cannot be, or of another number of groups.
   std::map<std::string, std::string> settings();
-  void check_settings(const std::map<std::string, std::string>& settings) const;
-  void restore_settings(const std::map<std::string, std::string>& settings);
+  // `steps`: updates that the run had made whose settings these are.
+  void check_settings(const std::map<std::string, std::string>& settings, std::int64_t steps) const;
+  void restore_settings(const std::map<std::string, std::string>& settings, std::int64_t steps);
+
+  // How many updates of this worker each parameter has missed while it was frozen, in the order of
+  // registration.
+  std::vector<std::int64_t> missed_updates() const;
+  void restore_missed_updates(const std::vector<std::int64_t>& missed);
 
   // See Strategy.
   void settle();
 
-  // The mean of all workers' parameters, which stay as they are. All workers call it.
+  // The mean of all workers' parameters, which stay as they are; an undefined tensor where they are
+  // equal, since nobody has made a step since all came together. All workers call it.
   torch::Tensor averaged_parameters();
 
   // See Strategy. After flush(), by whoever knows that training goes on.
@@ -124,17 +139,26 @@ class Distributed::Impl {
   // The moving average, of all workers where theirs differ. All workers call it.
   std::vector<NamedTensor> averaged_ema();
 
-  // The optimizer's state as planes of the whole model, on every worker. All call it.
-  OptimizerState optimizer_state();
-
   // See Strategy. All workers call it.
   void stream_optimizer_state(int to, const TakeState& take);
 
-  // Throws Error, naming the parameter, unless all workers' parameters are bit-equal. All call it
-  // after the same update.
+  // The body of evaluate() runs.
+  bool evaluating() const { return evaluating_; }
+
+  // Throws Error, naming the parameter and the ranks, unless all workers' parameters are bit-equal.
+  // All call it after the same update.
   void verify_replicas();
+
+  // The same after flush(), as a part of `call`, for which all meet.
+  enum class Differences { always, where_all_live };
+  void compare_replicas(const std::string& call, Differences refused = Differences::always);
+
   std::shared_ptr<Memory> model_apart();  // null: it is the parameters
-  void update_ema();
+
+  // From now on every call says why.
+  void cannot_go_on(const std::string& why) {
+    if (broken_.empty()) broken_ = why;
+  }
 
   // Nothing has failed after which no step can be made.
   bool usable() const { return broken_.empty(); }
@@ -146,15 +170,17 @@ class Distributed::Impl {
   Checkpoints& checkpoints();
 
   World& world() { return world_; }
+  Workers::Calls& calls() { return world_.impl().calls(); }
   torch::nn::Module& module() { return module_; }
   Binding& binding() { return binding_; }
   Device device() const { return stream_.device(); }
   Worker& worker() { return worker_; }
   Optimizer& optimizer() { return *optimizer_; }
   Strategy& strategy() { return *strategy_; }
-  Duration exposed_communication() const { return exposed_; }
-  // What steps spent on updates while the user waited for them.
-  Duration update_time() const { return updated_; }
+
+  // What the user's thread does with its time in steps. Whoever knows more of it than this class,
+  // such as when forward was, reports that there.
+  WorkerTime& time() { return time_; }
 
   // Calls `look` while nothing else touches the strategy.
   void look_at(const std::function<void(const Strategy&)>& look) {
@@ -166,24 +192,22 @@ class Distributed::Impl {
   // Called in backward before the slot's gradient is reported: where emulated computation takes its
   // time.
   std::function<void(int slot)> before_gradient;
-  // Called in forward before a read of the slot that may wait, and after with how long it did.
+  // Called before a read of the slot that may wait; and after a wait in forward or backward: for
+  // the read ("read"), or before the first gradient ("begin").
   std::function<void(int slot)> before_read;
-  std::function<void(Duration waited)> after_read;
+  std::function<void(std::string_view what, Duration waited)> after_wait;
   // Called when slots have other numbers than before.
   std::function<void()> after_reorder;
 
  private:
-  // Strategies hold a reference to a trace for life; the target may come later.
-  struct Relay final : Trace {
-    Trace* target = nullptr;
-    void span(Lane lane, std::string_view name, Time begin, Time end) override {
-      if (target) target->span(lane, name, begin, end);
-    }
-  };
-
   Courier& courier() { return world_.impl().courier(); }
   Fabric& fabric() { return world_.impl().fabric(); }
   void flush_last_step() noexcept;
+  void flush_strategy();
+  void come_together(bool to_stay);
+  std::vector<Marks*> all_marks();
+  bool mark_is_due() { return first_due(all_marks(), worker_.progress.samples) != nullptr; }
+  bool see_to_marks();
   void start_from_rank_0();
   void average_over_workers(std::vector<NamedTensor>& tensors);
   void install_hooks();
@@ -193,8 +217,18 @@ class Distributed::Impl {
   void note_step();
   void say_that_a_loop_was_passed_over();
   void check_touched_gradients();
+  void check_has_gradients(std::int64_t samples) const;
+  void check_not_evaluating(const char* call) const;
+  void check_module();
+  std::vector<std::uint64_t> digests(Span parameters);
+  std::string name_of_digest(std::size_t index) const;
   void check_usable() const;
+  void stop_for(const ConfigError& error);
+  void wait_in_step(const char* what, Task<> task);
+  void begin_computing();
   void wait(Task<> task);
+  void wait_inside(Task<> task);
+  void wait_and_ask(Task<> task);
   void wait_in_order(Task<> task);
   Task<> in_order(Task<> task);
   void follow();
@@ -203,6 +237,8 @@ class Distributed::Impl {
   std::unique_ptr<Optimizer> new_optimizer();
   void adopt_rates();
   void set_base_rate(double rate);
+  std::vector<std::int64_t> missed_in(const std::map<std::string, std::string>& settings,
+                                      std::int64_t steps) const;
   void apply_groups();
   void check_between_steps(const char* what) const;
   std::unique_ptr<Memory> on_host(Span values);
@@ -225,7 +261,7 @@ class Distributed::Impl {
   OptimizerSpec recipe_;
   TorchStream stream_;     // what torch computes for this module
   bool has_loop_ = false;  // this thread holds the loop
-  Relay trace_;
+  WorkerTime time_;
   Binding binding_;
   ParameterGroups groups_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -247,9 +283,19 @@ class Distributed::Impl {
   std::mutex reading_;        // one read at a time waits
   std::vector<bool> unread_;  // buckets that nobody has read since the last step
   int unread_count_ = 0;
-  Duration read_wait_{};  // in this step
+  Duration step_wait_{};  // of the user, since compute_from_
+
+  // What every() was given, with the marks at which it is due; and whether one of them is called.
+  struct Marked {
+    std::int64_t every;
+    Marks marks;
+    std::function<void()> body;
+  };
+  std::vector<Marked> marked_;
+  bool at_mark_ = false;
+
   bool flushed_ = true;   // parameters are those to save, not those to train on
-  bool at_rest_ = false;  // no step has begun since the last flush
+  bool at_rest_ = false;  // no step has begun since the last flush that this worker came to stay in
 
   std::function<void(AveragedGradients&)> before_update_;
   AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
@@ -264,17 +310,19 @@ class Distributed::Impl {
   Recorder recorder_{*this};
   int passes_ = 1;                    // backward passes per step
   std::int64_t expected_ = kUnknown;  // samples of the coming step
+  std::int64_t usual_ = kUnknown;     // of the last step that had any
   std::int64_t handed_out_ = -1;      // of a batch that no step was made of yet
   // Samples before the run was resumed that no loop has passed over; before the first: unknown.
   std::int64_t resumed_ = -1;
   std::int64_t next_epoch_ = 0;  // of a loop that does not say its own
   bool said_passed_over_ = false;
   bool begun_ = false;  // begin_step was called for it
+  bool evaluating_ = false;
   StrategySpec spec_;
   std::string broken_;  // why no step can be made any more
   Time compute_from_{};
-  Duration exposed_{}, updated_{};
   std::unique_ptr<WeightAverage> ema_;
+  std::string resumed_from_;  // the checkpoint; empty: the run began with this program
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 

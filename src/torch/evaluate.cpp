@@ -1,7 +1,9 @@
 // The model that should be judged or given away: averaged over workers, and perhaps over time.
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "torch/distributed_impl.h"
 #include "torch/lent_model.h"
@@ -9,6 +11,18 @@
 
 namespace skein {
 namespace {
+
+// A flag that is true while this lives.
+class Raised {
+ public:
+  explicit Raised(bool& flag) : flag_(flag) { flag_ = true; }
+  Raised(const Raised&) = delete;
+  Raised& operator=(const Raised&) = delete;
+  ~Raised() { flag_ = false; }
+
+ private:
+  bool& flag_;
+};
 
 // Averages those tensors that are of double precision, or those that are not, as one flat tensor of
 // type `type`.
@@ -63,16 +77,23 @@ std::vector<NamedTensor> Distributed::Impl::averaged_buffers() {
   return result;
 }
 
+// Updates are made on the loop, those too that a worker makes while it waits in flush(): so equal
+// models have equal averages, whatever steps each worker has made.
 void Distributed::Impl::keep_ema(double decay) {
-  ema_ = std::make_unique<WeightAverage>(binding_, decay, worker_.progress.steps);
-}
-
-void Distributed::Impl::update_ema() {
-  if (!ema_ || !ema_->wants(worker_.progress.steps)) return;
-  LentValues model;
-  if (const auto apart = model_apart())
-    model.put(binding_.parameter_plane(), tensor_that_holds(apart, apart->span()));
-  ema_->see(worker_.progress.steps);
+  if (!resumed_from_.empty())
+    throw ConfigError(fmt::format(
+        "keep_ema() came after resume(), which had no average to put that of {} into: call it "
+        "before resume()",
+        resumed_from_));
+  auto ema = std::make_unique<WeightAverage>(binding_, decay, worker_.progress.steps);
+  hand_over([&] {
+    ema_ = std::move(ema);
+    worker_.after_update = [this] {
+      const at::DisableRecordFunctionGuard unobserved;  // it is no read by the model
+      const TorchOnQueue scope(stream_.on_device() ? current_queue() : nullptr);
+      ema_->see(worker_.progress.steps);
+    };
+  });
 }
 
 void Distributed::Impl::check_has(Weights weights) const {
@@ -82,8 +103,7 @@ void Distributed::Impl::check_has(Weights weights) const {
 
 std::vector<NamedTensor> Distributed::Impl::averaged_ema() {
   std::vector<NamedTensor> values = ema_->values();
-  // Out of lockstep one worker sees two updates at once that another sees one by one.
-  if (!strategy_->equal_replicas() || !strategy_->lockstep()) average_over_workers(values);
+  if (!strategy_->equal_replicas()) average_over_workers(values);
   return values;
 }
 
@@ -97,8 +117,9 @@ std::vector<NamedTensor> Distributed::Impl::tensors_to_save(
 }
 
 LentParameters::LentParameters(Distributed::Impl& run) {
-  if (!run.strategy().equal_replicas())
-    values_.put(run.binding().parameter_plane(), run.averaged_parameters());
+  if (run.strategy().equal_replicas()) return;
+  if (const torch::Tensor mean = run.averaged_parameters(); mean.defined())
+    values_.put(run.binding().parameter_plane(), mean);
 }
 
 LentBuffers::LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values) {
@@ -109,17 +130,24 @@ LentBuffers::LentBuffers(const Binding& binding, const std::vector<NamedTensor>&
 }
 
 // Workers that make rounds together may come after different numbers of steps: they wait for each
-// other in a flush. Those that do not have nothing to wait for.
+// other in a flush. Those that do not make rounds have nothing to wait for but marks.
 void Distributed::Impl::evaluate(const std::function<void()>& body, Weights weights) {
   check_usable();
+  check_not_evaluating("evaluate()");
   if (in_step())
     throw ConfigError(
         "evaluate() came between backward() and step(): call it after step(), when the gradients "
         "have been used");
   check_has(weights);
+  const Workers::Calls::Scope call(
+      calls(), weights == Weights::ema ? "run.evaluate() of Weights::ema" : "run.evaluate()");
   const PhaseScope phase(world_.impl().board(), Phase::evaluating);
-  strategy_->survives_losses() ? settle() : flush();
-  update_ema();
+  // A worker at a mark of every() waits for all to come to it.
+  const bool apart = strategy_->survives_losses() && (marked_.empty() || at_mark_);
+  apart ? settle() : flush();
+  calls().meet("its beginning");  // and not the end of a loop, which is a flush, too
+  if (apart) check_module();
+  std::exception_ptr failed;
   {
     const LentParameters mean(*this);
     LentValues ema;
@@ -129,10 +157,17 @@ void Distributed::Impl::evaluate(const std::function<void()>& body, Weights weig
     const LentBuffers buffers(binding_, averaged_buffers());
     const LentMode mode(module_);
     const torch::NoGradGuard no_grad;
-    body();
+    const Workers::Calls::Scope users_code(calls(), "");
+    const Raised raised(evaluating_);
+    try {
+      body();
+    } catch (...) {
+      failed = std::current_exception();
+    }
   }
   after_flush();
-  compute_from_ = world_.impl().loop().now();
+  begin_computing();
+  if (failed) std::rethrow_exception(failed);
 }
 
 void Distributed::keep_ema(double decay) { impl_->keep_ema(decay); }
@@ -143,8 +178,12 @@ void Distributed::evaluate(const std::function<void()>& body, Weights weights) {
 
 void Distributed::save(const std::string& path, Weights weights) {
   impl_->check_has(weights);
+  const Workers::Calls::Scope call(
+      impl_->calls(), weights == Weights::ema ? "run.save() of Weights::ema" : "run.save()");
   const PhaseScope phase(impl_->world().impl().board(), Phase::saving);
   flush();
+  impl_->calls().meet("its beginning");
+  impl_->compare_replicas("save()", Impl::Differences::where_all_live);
   auto values = impl_->averaged_buffers();
   if (weights == Weights::ema)
     for (NamedTensor& each : impl_->averaged_ema()) values.push_back(std::move(each));

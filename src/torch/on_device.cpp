@@ -50,9 +50,9 @@ Task<> Distributed::Impl::after(Mark computed, Task<> task) {
 }
 
 void Distributed::Impl::trace_to(Trace* trace) {
-  trace_.target = trace;
+  time_.pass_on_to(trace);
   if (!stream_.on_device()) return;
-  courier().with_loop([this] { device_trace_ = std::make_unique<DeviceTrace>(trace_, device()); });
+  courier().with_loop([this] { device_trace_ = std::make_unique<DeviceTrace>(time_, device()); });
 }
 
 Task<> Distributed::Impl::in_order(Task<> task) {

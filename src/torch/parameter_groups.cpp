@@ -125,15 +125,17 @@ ParameterGroups::ParameterGroups(const Binding& binding, const OptimizerSpec& re
 
 void ParameterGroups::start() {
   for (Entry& each : entries_)
-    if (each.frozen) freeze(each, true);
+    if (each.frozen) freeze(each, true, 0);
 }
 
-void ParameterGroups::freeze(Entry& entry, bool frozen) {
+void ParameterGroups::freeze(Entry& entry, bool frozen, std::int64_t steps) {
+  if (frozen && !entry.frozen) entry.frozen_at = steps;
+  if (!frozen && entry.frozen) entry.missed += steps - entry.frozen_at;
   entry.frozen = frozen;
   entry.tensor.set_requires_grad(!frozen);
 }
 
-void ParameterGroups::set_frozen(const WhichParameters& which, bool frozen,
+void ParameterGroups::set_frozen(const WhichParameters& which, bool frozen, std::int64_t steps,
                                  const std::string& who) {
   std::vector<Entry*> chosen;
   std::vector<std::string> names;
@@ -144,7 +146,7 @@ void ParameterGroups::set_frozen(const WhichParameters& which, bool frozen,
   if (chosen.empty())
     throw ConfigError(fmt::format("{} names no parameter of this run; expected at least one of: {}",
                                   who, list(names)));
-  for (Entry* each : chosen) freeze(*each, frozen);
+  for (Entry* each : chosen) freeze(*each, frozen, steps);
 }
 
 const ParameterGroups::Entry& ParameterGroups::entry_of(const torch::Tensor& parameter) const {
@@ -162,6 +164,28 @@ std::vector<std::string> ParameterGroups::frozen() const {
   return names;
 }
 
+std::vector<std::int64_t> ParameterGroups::missed(std::int64_t steps) const {
+  std::vector<std::int64_t> counts;
+  for (const Entry& each : entries_)
+    counts.push_back(each.missed + (each.frozen ? steps - each.frozen_at : 0));
+  return counts;
+}
+
+void ParameterGroups::restore_missed(const std::vector<std::int64_t>& missed, std::int64_t steps) {
+  SKEIN_CHECK(missed.size() == entries_.size(), "updates missed by {} parameters of {}",
+              missed.size(), entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    entries_[i].missed = std::clamp<std::int64_t>(missed[i], 0, steps);
+    entries_[i].frozen_at = steps;
+  }
+}
+
+std::vector<std::string> ParameterGroups::names() const {
+  std::vector<std::string> names;
+  for (const Entry& each : entries_) names.push_back(each.info.names.front());
+  return names;
+}
+
 // Slots that follow each other under the same rule make one, with the gap between them.
 std::shared_ptr<const Groups> ParameterGroups::rules(const Binding& binding) const {
   std::vector<GroupRule> rules;
@@ -172,7 +196,8 @@ std::shared_ptr<const Groups> ParameterGroups::rules(const Binding& binding) con
                          .lr_scale = group.factor,
                          .weight_decay = group.weight_decay,
                          .momentum = group.momentum,
-                         .frozen = entry.frozen};
+                         .frozen = entry.frozen,
+                         .missed = entry.missed};
     if (!rules.empty() && rules.back().same_as(rule))
       rules.back().range.count = rule.range.end() - rules.back().range.offset;
     else

@@ -40,10 +40,19 @@ class ParameterGroups {
   void start();
 
   // Neither gradients, values nor state of those parameters change from the next update on, or do
-  // again. ConfigError when there are none. `who` is the caller, for the message.
-  void set_frozen(const WhichParameters& which, bool frozen, const std::string& who);
+  // again. The run has made `steps` updates. ConfigError when there are none. `who` is the caller,
+  // for the message.
+  void set_frozen(const WhichParameters& which, bool frozen, std::int64_t steps,
+                  const std::string& who);
   bool is_frozen(const torch::Tensor& parameter) const;
   std::vector<std::string> frozen() const;  // first names, in the order of registration
+
+  // Of each parameter, in the order of registration: how many of the run's first `steps` updates
+  // were made while it was frozen. And back, for a run that goes on after `steps` updates: what is
+  // more than those counts as all of them.
+  std::vector<std::int64_t> missed(std::int64_t steps) const;
+  void restore_missed(const std::vector<std::int64_t>& missed, std::int64_t steps);
+  std::vector<std::string> names() const;  // first names, in the order of registration
 
   // For the arena as it is; null where all parameters are alike.
   std::shared_ptr<const Groups> rules(const Binding& binding) const;
@@ -57,9 +66,11 @@ class ParameterGroups {
     torch::Tensor tensor;
     std::size_t group = 0;
     bool frozen = false;
+    std::int64_t frozen_at = 0;  // updates that the run had made then
+    std::int64_t missed = 0;     // updates while it was frozen before
   };
 
-  void freeze(Entry& entry, bool frozen);
+  static void freeze(Entry& entry, bool frozen, std::int64_t steps);
   const Entry& entry_of(const torch::Tensor& parameter) const;
 
   std::vector<Group> groups_;

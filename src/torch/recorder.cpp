@@ -24,7 +24,7 @@ void Recorder::start(std::int64_t every, Look look) {
   started_ = last_ = run_.world().impl().loop().now();
   steps_ = run_.worker().progress.steps;
   samples_ = run_.worker().progress.samples;
-  exposed_ = run_.exposed_communication();
+  exposed_ = run_.time().waiting();
   loss_ = {};
   device_loss_.reset();
   more_.clear();
@@ -67,7 +67,7 @@ Record Recorder::make_record() {
   const Time now = run_.world().impl().loop().now();
   const Progress& progress = run_.worker().progress;
   const auto steps = static_cast<double>(progress.steps - steps_);
-  const Duration time = now - last_, exposed = run_.exposed_communication();
+  const Duration time = now - last_, exposed = run_.time().waiting();
   Record record;
   record.step = progress.steps;
   record.samples = progress.samples;

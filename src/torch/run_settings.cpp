@@ -17,6 +17,7 @@ constexpr const char* kFactor = "factor of group ";
 constexpr const char* kGroupRate = "rate of group ";
 constexpr const char* kGroups = "groups";
 constexpr const char* kFrozen = "frozen";
+constexpr const char* kMissed = "updates missed while frozen";  // lines: a number and a name
 
 double number_of(const std::map<std::string, std::string>& settings, const std::string& key) {
   const auto found = settings.find(key);
@@ -26,6 +27,27 @@ double number_of(const std::map<std::string, std::string>& settings, const std::
                                   found == settings.end() ? "" : found->second));
   require_not_negative(fmt::format("the checkpoint's '{}'", key), value);
   return value;
+}
+
+// The entry kMissed, by names; ConfigError for one that no run of `steps` updates could have
+// written.
+std::map<std::string, std::int64_t> read_missed(const std::string& lines, std::int64_t steps) {
+  std::map<std::string, std::int64_t> missed;
+  for (std::size_t at = 0; at < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', at), lines.size());
+    const std::string line = lines.substr(at, end - at);
+    const std::size_t space = std::min(line.find(' '), line.size());
+    std::int64_t count = 0;
+    if (space == line.size() || !parse_number(line.substr(0, space), count) || count < 0 ||
+        count > steps)
+      throw ConfigError(fmt::format(
+          "the checkpoint's '{}' has the line '{}': expected a number of updates from 0 to {} and "
+          "a parameter's name",
+          kMissed, line, steps));
+    missed[line.substr(space + 1)] = count;
+    at = end + 1;
+  }
+  return missed;
 }
 
 // Whether one of the `lines` is a parameter's name.
@@ -99,7 +121,7 @@ void Distributed::Impl::adopt_rates() {
 void Distributed::Impl::set_frozen(const WhichParameters& which, bool frozen) {
   const char* const who = frozen ? "freeze()" : "unfreeze()";
   check_between_steps(who);
-  groups_.set_frozen(which, frozen, who);
+  groups_.set_frozen(which, frozen, worker_.progress.steps, who);
   apply_groups();
 }
 
@@ -118,11 +140,20 @@ std::map<std::string, std::string> Distributed::Impl::settings() {
   }
   const auto frozen = groups_.frozen();
   if (frozen != first_frozen_) settings[kFrozen] = fmt::format("{}", fmt::join(frozen, "\n"));
+  const auto names = groups_.names();
+  const auto missed = groups_.missed(worker_.progress.steps);
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (missed[i] > 0) lines.push_back(fmt::format("{} {}", missed[i], names[i]));
+  settings[kMissed] = fmt::format("{}", fmt::join(lines, "\n"));
   return settings;
 }
 
-void Distributed::Impl::check_settings(const std::map<std::string, std::string>& settings) const {
+void Distributed::Impl::check_settings(const std::map<std::string, std::string>& settings,
+                                       std::int64_t steps) const {
   check_between_steps("resume()");
+  if (const auto found = settings.find(kMissed); found != settings.end())
+    static_cast<void>(read_missed(found->second, steps));
   if (const auto found = settings.find(kFrozen);
       found != settings.end() && !found->second.empty() && !names_one_of(found->second, binding_))
     throw ConfigError(fmt::format(
@@ -139,8 +170,38 @@ void Distributed::Impl::check_settings(const std::map<std::string, std::string>&
       static_cast<void>(number_of(settings, what + std::to_string(i)));
 }
 
-void Distributed::Impl::restore_settings(const std::map<std::string, std::string>& settings) {
-  check_settings(settings);
+std::vector<std::int64_t> Distributed::Impl::missed_updates() const {
+  return groups_.missed(worker_.progress.steps);
+}
+
+void Distributed::Impl::restore_missed_updates(const std::vector<std::int64_t>& missed) {
+  groups_.restore_missed(missed, worker_.progress.steps);
+  apply_groups();
+}
+
+// A checkpoint of version 0.1 says nothing of it: then what the recipe freezes counts as frozen
+// from the start, and all else as trained from the start.
+std::vector<std::int64_t> Distributed::Impl::missed_in(
+    const std::map<std::string, std::string>& settings, std::int64_t steps) const {
+  std::vector<std::int64_t> missed;
+  const auto found = settings.find(kMissed);
+  std::map<std::string, std::int64_t> by_name;
+  if (found != settings.end()) {
+    by_name = read_missed(found->second, steps);
+  } else {
+    const auto frozen = groups_.frozen();
+    for (const std::string& name : first_frozen_)
+      if (std::ranges::find(frozen, name) != frozen.end())
+        by_name[name] = std::max(steps, worker_.progress.steps);
+  }
+  for (const std::string& name : groups_.names())
+    missed.push_back(by_name.contains(name) ? by_name.at(name) : 0);
+  return missed;
+}
+
+void Distributed::Impl::restore_settings(const std::map<std::string, std::string>& settings,
+                                         std::int64_t steps) {
+  check_settings(settings, steps);
   if (settings.contains(kRate)) {
     for (std::size_t i = 0; i < rates_.size(); ++i)
       groups_.set_factor(i, number_of(settings, kFactor + std::to_string(i)));
@@ -151,14 +212,15 @@ void Distributed::Impl::restore_settings(const std::map<std::string, std::string
   }
   if (const auto found = settings.find(kFrozen); found != settings.end()) {
     const std::string lines = "\n" + found->second + "\n";
-    groups_.set_frozen([](const ParameterInfo&) { return true; }, false, "resume()");
+    groups_.set_frozen([](const ParameterInfo&) { return true; }, false, steps, "resume()");
     if (!found->second.empty())
       groups_.set_frozen(
           [&](const ParameterInfo& each) {
             return lines.find("\n" + each.names.front() + "\n") != std::string::npos;
           },
-          true, "resume(): the list of frozen parameters");
+          true, steps, "resume(): the list of frozen parameters");
   }
+  groups_.restore_missed(missed_in(settings, steps), worker_.progress.steps);
   apply_groups();
 }
 

@@ -16,6 +16,7 @@ constexpr const char* kGenerator = "torch_generator";
 constexpr const char* kDeviceGenerator = "device_generator";
 constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kSteps = "steps";
+constexpr const char* kOwnMissed = "updates missed while frozen";
 constexpr const char* kStrategy = "strategy";
 
 torch::Device device_of_run(Distributed::Impl& run) { return torch_device_of(run.device()); }
@@ -93,6 +94,25 @@ void for_state_tensors(Distributed::Impl& run, Visit visit) {
       visit(name + "/" + run.binding().names_of_slot(slot).front(), slot);
 }
 
+// Calls visit(name of the tensor in the file, slot) for what the workers have in common besides, of
+// the vector `name`.
+template <typename Visit>
+void for_shared_tensors(Distributed::Impl& run, const std::string& name, Visit visit) {
+  for (int slot = 0; slot < run.binding().slots(); ++slot)
+    visit(name + "/" + run.binding().names_of_slot(slot).front(), slot);
+}
+
+// How many of those tensors the file has, in their shapes, of how many there are.
+std::pair<int, int> shared_tensors_in(const SafeTensorsFile& file, Distributed::Impl& run) {
+  int found = 0, all = 0;
+  for (const auto& [name, vector] : run.strategy().shared_state().vectors)
+    for_shared_tensors(run, name, [&](const std::string& tensor, int slot) {
+      found += file.has(tensor, run.binding().parameter(slot).sizes()) ? 1 : 0;
+      ++all;
+    });
+  return {found, all};
+}
+
 // Writes those values of a part of a plane that are no gaps.
 void write_parameters(const std::vector<Slot>& slots, Range range, Span values,
                       const WriteValues& write) {
@@ -135,7 +155,10 @@ std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps)
   tensors.push_back({kGenerator, generator_of(torch::kCPU).get_state()});
   if (const torch::Device device = device_of_run(run); !device.is_cpu())
     tensors.push_back({kDeviceGenerator, generator_of(device).get_state()});
-  if (!run.strategy().equal_replicas()) tensors.push_back({kSteps, whole_numbers({steps})});
+  if (!run.strategy().equal_replicas()) {
+    tensors.push_back({kSteps, whole_numbers({steps})});
+    tensors.push_back({kOwnMissed, whole_numbers(run.missed_updates())});
+  }
   run.look_at([&](const Strategy& strategy) {
     if (const auto words = strategy.own_words(); !words.empty())
       tensors.push_back({kStrategy, whole_numbers(words)});
@@ -155,6 +178,9 @@ void check_own(const fs::path& path, const SafeTensors& file, Distributed::Impl&
     if (steps < 0)
       throw ConfigError(
           fmt::format("{}: {} = {}: expected at least 0", path.string(), kSteps, steps));
+  const auto missed = whole_numbers(file, kOwnMissed);
+  if (!missed.empty() && missed.size() != static_cast<std::size_t>(run.binding().slots()))
+    refuse(path, kOwnMissed);
 }
 
 std::int64_t restore_own(const fs::path& path, const SafeTensors& file, Distributed::Impl& run,
@@ -171,11 +197,22 @@ std::int64_t restore_own(const fs::path& path, const SafeTensors& file, Distribu
   return run.strategy().equal_replicas() || own.empty() ? steps : own.front();
 }
 
+void restore_own_missed(const SafeTensors& file, Distributed::Impl& run) {
+  const auto missed = whole_numbers(file, kOwnMissed);
+  if (!run.strategy().equal_replicas() && !missed.empty()) run.restore_missed_updates(missed);
+}
+
 std::vector<TensorShape> state_shapes(Distributed::Impl& run) {
   std::vector<TensorShape> shapes;
   for_state_tensors(run, [&](const std::string& name, int slot) {
     shapes.push_back({name, run.binding().parameter(slot).sizes().vec()});
   });
+  const SharedState shared = run.strategy().shared_state();
+  for (const auto& [name, vector] : shared.vectors)
+    if (*shared.begun)
+      for_shared_tensors(run, name, [&](const std::string& tensor, int slot) {
+        shapes.push_back({tensor, run.binding().parameter(slot).sizes().vec()});
+      });
   return shapes;
 }
 
@@ -184,15 +221,37 @@ void stream_parameters(Distributed::Impl& run, int to, const WriteValues& write)
   run.stream_optimizer_state(to, [&](const std::string&, Range range, Span values) {
     write_parameters(slots, range, values, write);
   });
+  const SharedState shared = run.strategy().shared_state();
+  if (run.world().rank() != to || shared.vectors.empty() || !*shared.begun) return;
+  run.world().impl().finish([&] {
+    for (const auto& [name, vector] : shared.vectors)
+      write_parameters(slots, {0, vector.count}, vector, write);
+  });
 }
 
 void check_optimizer(const fs::path& path, const SafeTensorsFile& file, Distributed::Impl& run) {
   for_state_tensors(run, [&](const std::string& name, int slot) {
     if (!file.has(name, run.binding().parameter(slot).sizes())) refuse(path, name);
   });
+  if (const auto [found, all] = shared_tensors_in(file, run); found > 0 && found < all)
+    refuse(path, run.strategy().shared_state().vectors.begin()->first);
+}
+
+// A checkpoint of a strategy that had none, or of an older version, leaves what workers have in
+// common to begin anew.
+void restore_shared(const SafeTensorsFile& file, Distributed::Impl& run) {
+  const SharedState shared = run.strategy().shared_state();
+  if (shared_tensors_in(file, run).first == 0) return;
+  for (const auto& [name, vector] : shared.vectors)
+    for_shared_tensors(run, name, [&, &into = vector](const std::string& tensor, int slot) {
+      read_into(file, tensor, 0,
+                into.at(run.binding().arena().slots()[static_cast<std::size_t>(slot)].range));
+    });
+  *shared.begun = true;
 }
 
 void restore_optimizer(const SafeTensorsFile& file, Distributed::Impl& run) {
+  restore_shared(file, run);
   const OwnedState& owned = run.optimizer().owned_state();
   for (const auto& [name, vector] : run.optimizer().state())
     for (int slot = 0; slot < run.binding().slots(); ++slot) {

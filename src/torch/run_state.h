@@ -39,9 +39,13 @@ void check_own(const std::filesystem::path& path, const SafeTensors& file, Distr
 std::int64_t restore_own(const std::filesystem::path& path, const SafeTensors& file,
                          Distributed::Impl& run, std::int64_t steps);
 
-// The optimizer's state of all workers together, which nobody may have as a whole: the tensors of a
-// file, in the order in which stream_parameters() shows their values on rank `to`. All workers call
-// that.
+// After that, and after the run's settings: how many updates each of this worker's parameters has
+// missed, where each worker counts its own. A file without it changes nothing.
+void restore_own_missed(const SafeTensors& file, Distributed::Impl& run);
+
+// The optimizer's state of all workers together, which nobody may have as a whole, and what the
+// strategy's workers have in common (Strategy::shared_state): the tensors of a file, in the order
+// in which stream_parameters() shows their values on rank `to`. All workers call that.
 std::vector<TensorShape> state_shapes(Distributed::Impl& run);
 void stream_parameters(Distributed::Impl& run, int to, const WriteValues& write);
 
@@ -49,7 +53,8 @@ void stream_parameters(Distributed::Impl& run, int to, const WriteValues& write)
 void check_optimizer(const std::filesystem::path& path, const SafeTensorsFile& file,
                      Distributed::Impl& run);
 
-// Reads what this worker owns of it. Call it AtRest, after check_optimizer().
+// Reads what this worker owns of it, and what all have in common. Call it AtRest, after
+// check_optimizer().
 void restore_optimizer(const SafeTensorsFile& file, Distributed::Impl& run);
 
 // The names of the optimizer's state: "exp_avg, exp_avg_sq"; "none".

@@ -1,15 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <exception>
 
+#include "core/packed.h"
 #include "plan/shares.h"
-#include "runtime/load_ahead.h"
 #include "torch/distributed_impl.h"
+#include "torch/share_loop.h"
 
 namespace skein {
 namespace {
+
+bool is_queued(Distributed::Impl& run) {
+  return !run.strategy().lockstep() && !run.strategy().survives_losses();
+}
 
 FeedPlan plan_of(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options) {
   FeedPlan plan{dataset_size, options.batch,   dataset_size * options.epochs, options.seed,
@@ -23,73 +29,80 @@ FeedPlan plan_of(Distributed::Impl& run, std::int64_t dataset_size, const ShareO
   return plan;
 }
 
-// All workers compare what they ask for before it is looked at: what is wrong is so on all of them.
-void agree_on(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options) {
-  const auto refuse = [](const char* what, std::int64_t value, const char* expected) {
-    throw ConfigError(fmt::format("share(): {} {}: expected {}", what, value, expected));
-  };
-  run.world().calls().meet(
-      fmt::format("share of {} samples, batch {}, {} epochs{}, seed {}{}", dataset_size,
-                  options.batch, options.epochs,
-                  options.first_epoch ? fmt::format(" from epoch {}", *options.first_epoch) : "",
-                  options.seed, options.shuffle ? "" : ", not shuffled"));
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (dataset_size < 1 || dataset_size > kMost)
-    refuse("samples in the dataset:", dataset_size, "1 to 2^31");
-  if (options.batch < 1 || options.batch > kMost) refuse("batch", options.batch, "1 to 2^31");
-  if (options.epochs < 0 || options.epochs > kMost) refuse("epochs", options.epochs, "0 to 2^31");
-  if (options.first_epoch.value_or(0) < 0 || options.first_epoch.value_or(0) > kMost)
-    refuse("first_epoch", *options.first_epoch, "0 to 2^31");
-  if (options.prefetch < 0 || options.prefetch > 1000)
-    refuse("prefetch", options.prefetch, "0 to 1000");
-}
+// What a worker says at the end of a loop.
+struct LoopEnd {
+  std::int64_t batches = 0;     // that its body was given
+  std::int64_t steps = 0;       // of those
+  std::int64_t broken_off = 0;  // 1: it ended before all were handed out
+};
 
-}  // namespace
-
-class ShareLoop::Impl {
+class TrainingLoop final : public ShareLoop::Impl {
  public:
-  Impl(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options, Load load)
-      : run_(run), load_(std::move(load)) {
-    agree_on(run, dataset_size, options);
+  TrainingLoop(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options,
+               ShareLoop::Load load)
+      : run_(run),
+        // What one holds of a queue the others cannot take.
+        loads_(run.world().impl().board(), std::move(load),
+               is_queued(run) ? std::min(1, options.prefetch) : options.prefetch) {
+    if (run.in_loop && !run.evaluating())
+      throw ConfigError(
+          "share(): a loop over share() of this run has not ended; expected one after the other, "
+          "or .evaluate = true for a loop inside evaluate()");
+    // Workers may come after different numbers of steps. When all have come, nobody draws from an
+    // earlier queue any more.
+    if (!run.evaluating()) {
+      const Workers::Calls::Scope call(run.calls(), "run.share()");
+      run.flush();
+    }
+    agree_on_loop(
+        run,
+        fmt::format("run.share() of {} samples, batch {}, {} epochs{}, seed {}{}", dataset_size,
+                    options.batch, options.epochs,
+                    options.first_epoch ? fmt::format(" from epoch {}", *options.first_epoch) : "",
+                    options.seed, options.shuffle ? "" : ", not shuffled"),
+        dataset_size, options);
+    if (run.evaluating())
+      throw ConfigError(
+          "share() inside evaluate() would train the model; expected "
+          "run.share(…, {.evaluate = true}), whose loop shows every sample once and makes no step");
     plan_ = plan_of(run, dataset_size, options);
-    // Nobody draws from an earlier queue any more when all have come here.
-    if (plan_.draw == Draw::queued) run.flush();
+    const Workers::Calls::Scope call(run.calls(), "run.share()");
     const std::int64_t skipped = options.first_epoch ? run.pass_over_epochs(dataset_size, options)
                                                      : run.pass_over(plan_.total);
     drawn_ = skipped;
-    goal_ = run.worker().progress.samples + plan_.total - skipped;
+    part_ = plan_.total - skipped;
+    goal_ = run.worker().progress.samples + part_;
     run.done(goal_);
     run.feed.reset();
-    if (skipped < plan_.total)
-      run.feed = std::make_unique<Feed>(run.world(), plan_, Feed::after(plan_, skipped));
-    // What one holds of a queue the others cannot take.
-    ahead_ = plan_.draw == Draw::queued ? std::min(1, options.prefetch) : options.prefetch;
-    if (load_ && ahead_ > 0)
-      loader_ = std::make_unique<LoadAhead>(
-          [this](std::span<const std::uint32_t> indices) { return loaded(indices); }, false);
+    if (part_ > 0)
+      run.feed = std::make_unique<Feed>(run.world(), run.worker().queue_channel(), plan_,
+                                        Feed::after(plan_, skipped));
+    run.in_loop = true;
   }
 
-  ~Impl() {
+  ~TrainingLoop() override {
     if (ended_) return;
     run_.take_back();
     if (std::uncaught_exceptions() > exceptions_) {
-      if (run_.feed) run_.feed->leave();
+      leave();
       return;
     }
     try {
-      end();
+      end(true);
+    } catch (const ConfigError& error) {
+      run_.cannot_go_on(error.what());
     } catch (...) {  // the next call on the run says why
     }
   }
 
-  bool next(SharedFacts& facts, std::shared_ptr<void>& value) {
+  bool next(SharedFacts& facts, std::shared_ptr<void>& value) override {
     if (ended_) return false;
     settle_last();
     for (;;) {
       draw_ahead();
       if (steps_.empty() || run_.worker().all_stop ||
-          (plan_.draw == Draw::alone && run_.done(goal_))) {
-        end();
+          (plan_.draw == Draw::alone && (run_.done(goal_) || nothing_comes_of_it()))) {
+        end(false);
         return false;
       }
       const Feed::Step step = std::move(steps_.front());
@@ -101,8 +114,10 @@ class ShareLoop::Impl {
         run_.step(0);
         continue;
       }
-      value = load(own);
+      value = loads_.take(own, upcoming());
       run_.hand_out(std::ssize(own));
+      ++shown_.batches;
+      shown_samples_ += std::ssize(own);
       facts.indices.assign(own.begin(), own.end());
       facts.size = std::ssize(own);
       facts.epoch = step.after.offset == 0 ? step.after.epoch - 1 : step.after.epoch;
@@ -113,26 +128,18 @@ class ShareLoop::Impl {
  private:
   using Indices = LoadAhead::Indices;
 
-  std::shared_ptr<void> loaded(std::span<const std::uint32_t> indices) const {
-    return load_({indices.begin(), indices.end()});
-  }
-
   // Shares may follow measured speeds, so the next steps' are only a guess, good for loading early.
-  std::shared_ptr<void> load(const Indices& own) {
-    if (!load_) return nullptr;
-    const PhaseScope phase(run_.world().impl().board(), Phase::data);
-    if (!loader_) return loaded(own);
-    std::vector<Indices> wanted{own};
+  std::vector<Indices> upcoming() const {
+    std::vector<Indices> wanted;
     for (const Feed::Step& step : steps_) {
       wanted.push_back(own_part(step));
       if (wanted.back().empty()) wanted.pop_back();
     }
-    loader_->request(wanted);
-    return loader_->take(own);
+    return wanted;
   }
 
   void draw_ahead() {
-    while (!exhausted_ && run_.feed && std::ssize(steps_) <= ahead_) {
+    while (!exhausted_ && run_.feed && std::ssize(steps_) <= loads_.ahead()) {
       const std::int64_t left = plan_.total - drawn_;
       if (plan_.draw == Draw::together && left == 0) return;
       Feed::Step step = run_.feed->next(left);
@@ -152,7 +159,10 @@ class ShareLoop::Impl {
 
   // A batch that the loop's body has left out: in lockstep the others wait for this worker's step.
   void settle_last() {
-    if (!run_.handed_out()) return;
+    if (!run_.handed_out()) {
+      shown_.steps += shown_.batches > 0 ? 1 : 0;
+      return;
+    }
     if (run_.in_step())
       throw ConfigError(
           "a loop over share() computed gradients and went on to the next batch without step()");
@@ -162,27 +172,109 @@ class ShareLoop::Impl {
     run_.step(0);
   }
 
-  // All come here, after the same batches or not: then all have what all have trained.
-  void end() {
+  // Where samples are counted by steps alone, a body without any would go on for ever.
+  bool nothing_comes_of_it() const { return shown_.steps == 0 && shown_samples_ >= part_; }
+
+  // All come here, after the same batches or not: then all have what all have trained. They compare
+  // where they are, since a worker may have come to another flush().
+  void end(bool broken_off) {
     ended_ = true;
+    run_.in_loop = false;
     run_.take_back();
-    loader_.reset();
-    run_.flush();
+    loads_.stop();
+    const Workers::Calls::Scope call(run_.calls(), "the end of a loop over run.share()");
+    LoopEnd all;
+    try {
+      run_.flush();
+      all = ends_of_all(broken_off);
+    } catch (...) {
+      if (run_.feed) run_.feed->leave();
+      throw;
+    }
     if (run_.feed) run_.feed->close();
     run_.feed.reset();
+    if (all.batches > 0 && all.steps == 0 && all.broken_off == 0)
+      throw ConfigError(
+          "the body of a loop over share() made no step on any worker; expected one step() for "
+          "each batch, or .evaluate = true for a loop that does not train");
+  }
+
+  LoopEnd ends_of_all(bool broken_off) {
+    shown_.broken_off = broken_off || run_.worker().all_stop ? 1 : 0;
+    std::array<std::byte, sizeof(LoopEnd)> own{};
+    pack<LoopEnd>(own, shown_);
+    LoopEnd all;
+    for (const auto& row : run_.world().calls().meet("what came of it", own)) {
+      if (row.empty()) continue;
+      const auto theirs = unpack<LoopEnd>(row);
+      all.batches += theirs.batches;
+      all.steps += theirs.steps;
+      all.broken_off += theirs.broken_off;
+    }
+    return all;
+  }
+
+  void leave() {
+    run_.in_loop = false;
+    if (run_.feed) run_.feed->leave();
   }
 
   Distributed::Impl& run_;
-  Load load_;
   FeedPlan plan_;
-  std::int64_t goal_ = 0;   // samples of the run when the loop has ended
-  std::int64_t drawn_ = 0;  // of `plan_.total`
-  std::ptrdiff_t ahead_ = 0;
+  std::int64_t part_ = 0;         // of `plan_.total`: what is left of it for this loop
+  std::int64_t goal_ = 0;         // samples of the run when the loop has ended
+  std::int64_t drawn_ = 0;        // of `plan_.total`
   std::deque<Feed::Step> steps_;  // drawn, and not begun
+  LoopEnd shown_;
+  std::int64_t shown_samples_ = 0;
   bool exhausted_ = false, ended_ = false;
   int exceptions_ = std::uncaught_exceptions();
-  std::unique_ptr<LoadAhead> loader_;
+  BatchLoads loads_;
 };
+
+}  // namespace
+
+void agree_on_loop(Distributed::Impl& run, const std::string& call, std::int64_t dataset_size,
+                   const ShareOptions& options) {
+  const auto refuse = [](const char* what, std::int64_t value, const char* expected) {
+    throw ConfigError(fmt::format("share(): {} {}: expected {}", what, value, expected));
+  };
+  run.world().calls().meet(call);
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (dataset_size < 1 || dataset_size > kMost)
+    refuse("samples in the dataset:", dataset_size, "1 to 2^31");
+  if (options.batch < 1 || options.batch > kMost) refuse("batch", options.batch, "1 to 2^31");
+  if (options.epochs < 0 || options.epochs > kMost) refuse("epochs", options.epochs, "0 to 2^31");
+  if (options.first_epoch.value_or(0) < 0 || options.first_epoch.value_or(0) > kMost)
+    refuse("first_epoch", *options.first_epoch, "0 to 2^31");
+  if (options.prefetch < 0 || options.prefetch > 1000)
+    refuse("prefetch", options.prefetch, "0 to 1000");
+}
+
+BatchLoads::BatchLoads(Board& board, ShareLoop::Load load, std::ptrdiff_t ahead)
+    : board_(board), load_(std::move(load)), ahead_(ahead) {
+  if (load_ && ahead_ > 0)
+    loader_ = std::make_unique<LoadAhead>(
+        [this](std::span<const std::uint32_t> indices) {
+          return load_({indices.begin(), indices.end()});
+        },
+        false);
+}
+
+std::shared_ptr<void> BatchLoads::take(const Indices& own, std::span<const Indices> upcoming) {
+  if (!load_) return nullptr;
+  const PhaseScope phase(board_, Phase::data);
+  if (!loader_) return load_({own.begin(), own.end()});
+  std::vector<Indices> wanted{own};
+  wanted.insert(wanted.end(), upcoming.begin(), upcoming.end());
+  loader_->request(wanted);
+  return loader_->take(own);
+}
+
+std::unique_ptr<ShareLoop::Impl> training_loop(Distributed::Impl& run, std::int64_t dataset_size,
+                                               const ShareOptions& options, ShareLoop::Load load) {
+  return std::make_unique<TrainingLoop>(run, dataset_size, options, std::move(load));
+}
 
 void Distributed::Impl::hand_out(std::int64_t samples) {
   expect(samples);
@@ -246,7 +338,8 @@ bool Distributed::Impl::stopping() {
 
 ShareLoop::ShareLoop(Distributed& run, std::int64_t dataset_size, const ShareOptions& options,
                      Load load)
-    : impl_(std::make_unique<Impl>(run.impl(), dataset_size, options, std::move(load))) {}
+    : impl_((options.evaluate ? evaluation_loop : training_loop)(run.impl(), dataset_size, options,
+                                                                 std::move(load))) {}
 ShareLoop::~ShareLoop() = default;
 
 bool ShareLoop::next(SharedFacts& facts, std::shared_ptr<void>& value) {

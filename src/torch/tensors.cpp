@@ -80,7 +80,7 @@ void combine_all(Workers::Calls& calls, const std::string& call, Reduce how,
 void sum_floats(Workers::Calls& calls, const std::string& call, torch::Tensor& values) {
   const Span span{values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
   if (Survivors* const survivors = calls.survivors())
-    calls.wait_for_survivors(survivors->sum(span, calls.deadline()));
+    calls.wait_for_survivors(call, survivors->sum(span, calls.deadline()));
   else
     calls.wait(call, calls.fabric().all_reduce(Workers::Calls::kOwnChannel, span, calls.limit()));
 }
@@ -90,7 +90,8 @@ void sum_floats(Workers::Calls& calls, const std::string& call, torch::Tensor& v
 void all_reduce(const Workers& workers, const torch::Tensor& tensor, Reduce how) {
   const torch::NoGradGuard no_grad;
   Workers::Calls& calls = workers.calls();
-  const std::string call = fmt::format("all_reduce ({}) of {}", word_for(how), describe(tensor));
+  const std::string call =
+      fmt::format("skein::all_reduce() ({}) of {}", word_for(how), describe(tensor));
   calls.meet(call);
   check_dense(call, tensor);
   const torch::ScalarType type = widened(call, tensor.scalar_type());
@@ -114,7 +115,8 @@ void all_reduce(const Workers& workers, const torch::Tensor& tensor, Reduce how)
 void broadcast(const Workers& workers, const torch::Tensor& tensor, int root) {
   const torch::NoGradGuard no_grad;
   Workers::Calls& calls = workers.calls();
-  const std::string call = fmt::format("broadcast of {} from rank {}", describe(tensor), root);
+  const std::string call =
+      fmt::format("skein::broadcast() of {} from rank {}", describe(tensor), root);
   torch::Tensor values;
   if (tensor.defined() && tensor.layout() == torch::kStrided)
     values = tensor.detach().to(torch::kCPU).contiguous();

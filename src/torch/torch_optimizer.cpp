@@ -201,16 +201,18 @@ void TorchOptimizer::update(Range range, Span parameters, Span gradients,
     });
   for_trained(context.groups.get(), range, gradients, [&](const GroupRule& rule) {
     set_options(rule, context);
-    if (per_tensor_) return update_tensors(rule.range, parameters, gradients, context);
+    if (per_tensor_) return update_tensors(rule, parameters, gradients, context);
     state_->split(rule.range, [&](Range piece, Range piece_of_state) {
       const std::int64_t shape[] = {static_cast<std::int64_t>(piece.count)};
-      update_piece(piece, piece_of_state, shape, parameters, gradients, context);
+      update_piece(piece, piece_of_state, shape, parameters, gradients, context.gradient_scale,
+                   context.step_of(rule));
     });
   });
 }
 
-void TorchOptimizer::update_tensors(Range range, Span parameters, Span gradients,
+void TorchOptimizer::update_tensors(const GroupRule& rule, Span parameters, Span gradients,
                                     const UpdateContext& context) {
+  const Range range = rule.range;
   auto tensor = std::ranges::partition_point(
       tensors_, [&](const TensorPlace& each) { return each.range.end() <= range.offset; });
   for (; tensor != tensors_.end() && tensor->range.offset < range.end(); ++tensor) {
@@ -219,7 +221,7 @@ void TorchOptimizer::update_tensors(Range range, Span parameters, Span gradients
                 "update of [{}, +{}), which cuts the tensor at [{}, +{})", range.offset,
                 range.count, tensor->range.offset, tensor->range.count);
     update_piece(tensor->range, state_->place_of(tensor->range), tensor->shape, parameters,
-                 gradients, context);
+                 gradients, context.gradient_scale, context.step_of(rule));
   }
 }
 
@@ -231,17 +233,18 @@ void TorchOptimizer::set_options(const GroupRule& rule, const UpdateContext& con
   if (own.momentum) *own.momentum = rule.momentum.value_or(momentum_);
   // Torch starts SGD's momentum at the first gradient, undamped; here it starts at zero.
   if (auto* sgd = dynamic_cast<SGDOptions*>(&options))
-    sgd->dampening(context.step == 1 ? 0 : dampening_);
+    sgd->dampening(context.step_of(rule) == 1 ? 0 : dampening_);
 }
 
 void TorchOptimizer::update_piece(Range piece, Range piece_of_state, c10::IntArrayRef shape,
-                                  Span parameters, Span gradients, const UpdateContext& context) {
+                                  Span parameters, Span gradients, float gradient_scale,
+                                  std::int64_t step) {
   torch::Tensor gradient = tensor_over(gradients.at(piece)).view(shape);
-  if (context.gradient_scale != 1) gradient.mul_(context.gradient_scale);
+  if (gradient_scale != 1) gradient.mul_(gradient_scale);
   parameter_.mutable_grad().reset();  // of another shape
   parameter_.set_data(tensor_over(parameters.at(piece)).view(shape));
   parameter_.mutable_grad() = gradient;
-  bind_state(piece_of_state, shape, context);
+  bind_state(piece_of_state, shape, step);
   optimizer_->step();
   for (std::size_t i = 0; i < held_.size(); ++i)
     if (held_[i].tensor->data_ptr() != state_->vector(i).at(piece_of_state).data)
@@ -276,12 +279,11 @@ std::string TorchOptimizer::description() const {
   return name_of(*optimizer_);
 }
 
-void TorchOptimizer::bind_state(Range range_of_state, c10::IntArrayRef shape,
-                                const UpdateContext& context) {
+void TorchOptimizer::bind_state(Range range_of_state, c10::IntArrayRef shape, std::int64_t step) {
   for (std::size_t i = 0; i < held_.size(); ++i)
     *held_[i].tensor = tensor_over(state_->vector(i).at(range_of_state)).view(shape);
-  if (auto* own = dynamic_cast<HasState*>(optimizer_.get())) own->set_steps(context.step - 1);
-  for (auto& entry : optimizer_->state()) set_steps_taken(*entry.second, context.step - 1);
+  if (auto* own = dynamic_cast<HasState*>(optimizer_.get())) own->set_steps(step - 1);
+  for (auto& entry : optimizer_->state()) set_steps_taken(*entry.second, step - 1);
 }
 
 }  // namespace skein

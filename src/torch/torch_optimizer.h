@@ -23,8 +23,9 @@ struct TensorPlace {
 // flat, so ranges may be cut differently from one step to the next.
 //
 // Works for SGD, Adam, AdamW, RMSprop, Adagrad and what is Elementwise or PerTensor, with one
-// parameter group of torch's. Learning rate, step count and groups come from the update's context;
-// whatever else was set when it was made holds. At step 1 state starts as torch starts it.
+// parameter group of torch's. Learning rate, step count (each group's own) and groups come from the
+// update's context; whatever else was set when it was made holds. At step 1 state starts as torch
+// starts it.
 class TorchOptimizer final : public Optimizer {
  public:
   using Factory = MakeTorchOptimizer;
@@ -64,10 +65,11 @@ class TorchOptimizer final : public Optimizer {
 
   void find_state();
   void set_options(const GroupRule& rule, const UpdateContext& context);
-  void update_tensors(Range range, Span parameters, Span gradients, const UpdateContext& context);
+  void update_tensors(const GroupRule& rule, Span parameters, Span gradients,
+                      const UpdateContext& context);
   void update_piece(Range piece, Range piece_of_state, c10::IntArrayRef shape, Span parameters,
-                    Span gradients, const UpdateContext& context);
-  void bind_state(Range range_of_state, c10::IntArrayRef shape, const UpdateContext& context);
+                    Span gradients, float gradient_scale, std::int64_t step);
+  void bind_state(Range range_of_state, c10::IntArrayRef shape, std::int64_t step);
 
   std::size_t plane_size_;
   Allocate allocate_;

@@ -33,6 +33,36 @@ void Distributed::Impl::check_touched_gradients() {
                  name.c_str());
 }
 
+// A gradient may also have been written by hand, in place or as another tensor. Where all
+// parameters are frozen there is none to come.
+void Distributed::Impl::check_has_gradients(std::int64_t samples) const {
+  bool expected = false, cleared = true;
+  for (int slot = 0; slot < binding_.slots(); ++slot) {
+    const torch::Tensor& gradient = binding_.parameter(slot).grad();
+    expected = expected || binding_.parameter(slot).requires_grad();
+    cleared = cleared && !gradient.defined();
+    if (!begun_ && gradient.defined() && !binding_.gradient_is_in_place(slot)) return;
+  }
+  if (begun_ && cleared && expected)
+    throw ConfigError(fmt::format(
+        "step({0}) came after the gradients of its backward() were cleared, by zero_grad(), say; "
+        "expected step() to clear them, and step(0) to discard a batch",
+        samples));
+  if (begun_) return;
+  const torch::NoGradGuard no_grad;
+  if (!expected || binding_.gradient_plane().count_nonzero().item<std::int64_t>() > 0) return;
+  throw ConfigError(fmt::format(
+      "step({0}) came without a gradient: no backward() of this module has been called since the "
+      "last step; expected one, or step(0) where a worker has no samples",
+      samples));
+}
+
+void Distributed::Impl::check_not_evaluating(const char* call) const {
+  if (evaluating_)
+    throw ConfigError(fmt::format(
+        "{} came inside evaluate(), whose model is lent: call it when evaluate() has ended", call));
+}
+
 void Distributed::Impl::check_usable() const {
   if (!broken_.empty()) throw ConfigError(broken_);
 }
@@ -70,8 +100,26 @@ Task<> Distributed::Impl::asked_or(const bool& ended) {
   while (!asked_ && !ended) co_await user_.wait();
 }
 
-// Waits for what may ask the user on its way.
+// Says, when another worker is waited for in vain, what that one is in instead.
 void Distributed::Impl::wait(Task<> task) {
+  try {
+    wait_and_ask(calls().inside("run.step()", std::move(task)));
+  } catch (const TooLate& late) {
+    throw calls().explain("run.step()", late);
+  }
+}
+
+// The same where nothing can ask the user.
+void Distributed::Impl::wait_inside(Task<> task) {
+  try {
+    courier().wait(calls().inside("run.step()", std::move(task)));
+  } catch (const TooLate& late) {
+    throw calls().explain("run.step()", late);
+  }
+}
+
+// Waits for what may ask the user on its way.
+void Distributed::Impl::wait_and_ask(Task<> task) {
   if (!before_update_) return courier().wait(std::move(task));
   bool ended = false;
   ScopedJob job;

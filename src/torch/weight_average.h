@@ -22,9 +22,6 @@ class WeightAverage {
   // later ones make it decay * average + (1 - decay) * parameters.
   void see(std::int64_t steps);
 
-  // Whether that would change anything.
-  bool wants(std::int64_t steps) const { return steps != seen_; }
-
   // By the names that tensors_of() gives the parameters; the parameters themselves before the first
   // step. Copies.
   std::vector<NamedTensor> values() const;

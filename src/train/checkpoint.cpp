@@ -33,7 +33,8 @@ void save_checkpoint(const fs::path& out, Distributed::Impl& run, const Training
   save.state.run_id = state.run_id;
   save.state.samples = state.progress.samples;
   save.state.steps = state.progress.steps;
-  save.state.reference = state.progress.reference;
+  save.state.batch_reference = state.progress.batch_reference;
+  save.state.round_reference = state.progress.round_reference;
   save.state.identity = state.identity;
   save.state.data = CheckpointState::Data{state.position.epoch, state.position.offset,
                                           state.queue.next, state.queue.returned};

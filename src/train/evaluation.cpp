@@ -3,21 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/shares.h"
+#include "runtime/feed.h"
 #include "torch/lent_model.h"
 
 namespace skein {
 namespace {
 
 constexpr std::int64_t kBatch = 250;
-
-// Among the workers that are there.
-Share own_share(World& world, std::int64_t samples) {
-  const std::vector<bool>& present = world.impl().present();
-  const auto before = std::count(present.begin(), present.begin() + world.rank(), true);
-  const auto all = std::count(present.begin(), present.end(), true);
-  return share_of(even_shares(samples, static_cast<int>(all)), static_cast<int>(before));
-}
 
 }  // namespace
 
@@ -32,7 +24,7 @@ std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const C
   const LentBuffers lent(run.binding(), buffers());
   const torch::NoGradGuard no_grad;
   model.eval();
-  const Share share = own_share(world, test.size());
+  const Share share = share_among_present(world, test.size());
   std::int64_t next = share.begin;
   const std::int64_t end = share.begin + share.count;
   torch::Tensor loss =

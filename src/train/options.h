@@ -49,10 +49,12 @@ struct TrainOptions {
   // workers; 0: of those that there are.
   int batch_workers = 0;
   std::string restarts_json = "[]";  // what the launcher knows of them, for the report
+  // How long workers that the launcher of a restarted run has lost may live on.
+  std::chrono::milliseconds outlived{0};
 
   // The optimizer.
   std::string optimizer = "sgd";  // or "adamw"
-  double learning_rate = 0.05;    // when not given: 0.05 for sgd, 0.001 for adamw
+  double learning_rate = 0.05;    // what `skein train` sets when not given
   double momentum = 0.9;          // sgd only
   bool nesterov = false;          // sgd only
   double weight_decay = 0;

@@ -21,11 +21,11 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                std::int64_t total_samples, std::int64_t parameters) {
   const double steps = static_cast<double>(std::max<std::int64_t>(1, figures.iterations));
   const double training = std::max(1e-9, seconds(figures.training));
-  const auto rows =
-      world.gather({static_cast<double>(figures.samples),
-                    static_cast<double>(figures.micro_batches), seconds(figures.busy) / training,
-                    milliseconds(figures.exposed) / steps, static_cast<double>(figures.bytes_sent),
-                    training, static_cast<double>(figures.device_memory_bytes)});
+  const auto rows = world.gather(
+      {static_cast<double>(figures.samples), static_cast<double>(figures.micro_batches),
+       seconds(figures.busy) / training, milliseconds(figures.exposed) / steps,
+       static_cast<double>(figures.bytes_sent), training,
+       static_cast<double>(figures.device_memory_bytes), seconds(figures.exposed) / training});
   const auto strategies = world.impl().gather_text(strategy.dump());
   const auto devices = world.impl().gather_text(figures.device);
   Json workers = Json::array();
@@ -40,6 +40,7 @@ Json summarise(World& world, const TrainOptions& options, const RunFigures& figu
                        {"samples", static_cast<std::int64_t>(row[0])},
                        {"micro_batches", static_cast<std::int64_t>(row[1])},
                        {"busy_fraction", row[2]},
+                       {"waiting_fraction", row[7]},
                        {"exposed_comm_ms", row[3]},
                        {"bytes_sent", static_cast<std::int64_t>(row[4])},
                        {"device", devices[r]},

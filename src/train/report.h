@@ -20,7 +20,7 @@ struct RunFigures {
   std::int64_t micro_batches = 0;  // this worker's
   std::int64_t iterations = 0;
   Duration busy{};      // computing: forward, backward, update
-  Duration exposed{};   // waiting for communication
+  Duration exposed{};   // waiting for others, in steps
   Duration training{};  // first step to last, evaluations and checkpoints excluded
   Duration startup{}, evaluation{}, checkpointing{}, flush{};
   std::uint64_t bytes_sent = 0;

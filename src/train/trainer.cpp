@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <random>
+#include <thread>
 #include <tuple>
 
 #include "core/atomic_file.h"
@@ -59,6 +61,8 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
       compute_(options, local_rank),
       data_(open_data(options.data, options.data_settings, options.seed)),
       bar_(clock_, stderr, options.quiet || world.rank() != 0, options.log_every) {
+  if (!options.trace.empty()) place_trace(local_rank);
+  take_folder();
   const std::int64_t train_size = data_.train->size();
   budget_ = options.samples > 0 ? options.samples : train_size * options.epochs;
   eval_every_ = options.eval_every > 0 ? options.eval_every : train_size;
@@ -81,9 +85,10 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
   if (pacer_->active()) {
     run.before_gradient = [this](int slot) { pacer_->gradient_done(slot); };
     run.before_read = [this](int slot) { pacer_->reading(slot); };
-    run.after_read = [this](Duration waited) { pacer_->waited(waited); };
+    run.after_wait = [this](std::string_view, Duration waited) { pacer_->waited(waited); };
     run.after_reorder = [this, &run] { pacer_->lay_out(run.binding().arena()); };
   }
+  world.calls().advise("");  // it is for programs
   if (!options.resume.empty())
     resume();
   else
@@ -92,6 +97,20 @@ Trainer::Trainer(World& world, const TrainOptions& options, int local_rank, Time
   if (!options.folder().empty() && world.rank() == 0) start_folder();
   start_traces();
   figures_.startup = now() - started;
+}
+
+// A pipe or a device may be one on the leader's host only, but all agree on where their parts of
+// the trace go: beside it, or to the run's folder, or to that of temporary files, which each host
+// has for itself.
+void Trainer::place_trace(int local_rank) {
+  const auto sums =
+      world_.sum_integers({appears_by_rename(options_.trace) ? 0 : 1, local_rank == 0 ? 1 : 0});
+  trace_beside_ = sums[0] == 0;
+  const bool several_hosts = sums[1] > 1;
+  if (!trace_beside_ && several_hosts && options_.folder().empty())
+    throw ConfigError(
+        "--trace: this is no file, and hosts need a folder that all of them see for their parts of "
+        "the trace: expected --out DIR, or the name of a file in such a folder");
 }
 
 void Trainer::check_options() {
@@ -119,7 +138,8 @@ void Trainer::open_feed(const Feed::Start& start) {
                     : options_.data_split == "once" ? Draw::queued
                                                     : Draw::alone;
   feed_ = std::make_unique<Feed>(
-      world_, FeedPlan{data_.train->size(), step_batch(), budget_, options_.seed, draw}, start);
+      world_, run_->impl().worker().queue_channel(),
+      FeedPlan{data_.train->size(), step_batch(), budget_, options_.seed, draw}, start);
 }
 
 std::map<std::string, std::string> Trainer::identity() const {
@@ -144,6 +164,11 @@ void Trainer::resume() {
   saved_at_ = state.progress.samples;
   resumed_id_ = state.run_id;
   bar_.say(fmt::format("resumed from {}", checkpoint.string()));
+  if (done() >= budget_)
+    warn(fmt::format(
+        "{} has trained on {} samples already, and this run is of {}: nothing is left to train. "
+        "--samples and --epochs count from the beginning; --samples {} would train on {} more",
+        checkpoint.string(), done(), budget_, done() + budget_, budget_));
 }
 
 // Also with --quiet.
@@ -182,6 +207,75 @@ void Trainer::start_traces() {
   shown_samples_ = static_cast<double>(done());
 }
 
+// The workers of an attempt before this one may be about to end still. All meet after each try of
+// rank 0, so that nobody takes it for lost while it waits.
+void Trainer::wait_for_folder() {
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  const Time until = now() + std::max<Duration>(options_.deadline / 2, options_.outlived);
+  for (bool waiting = true; waiting;) {
+    const bool held = world_.rank() == 0 && now() < until && is_held(run_lock(options_.out));
+    if (held) std::this_thread::sleep_for(kPause);
+    waiting = world_.sum_integers({held ? 1 : 0}).front() > 0;
+  }
+}
+
+// One that is still there when that time is over may stay for ever.
+void Trainer::retake_folder() {
+  const auto holder = folder_lock_.take(run_lock(options_.out), "");
+  if (!holder) return;
+  folder_lock_ = join_left_behind(options_.out, *holder);
+  warn(
+      fmt::format("--out {}: a lost worker ({}) has the lock of the folder still; the run goes on "
+                  "beside it",
+                  options_.out, holder->text()));
+}
+
+// Before anything in it is read or written. All workers hold it, so that it stays this run's when
+// one is lost that writes there.
+void Trainer::take_folder() {
+  const std::filesystem::path out = options_.folder();
+  if (out.empty()) return;
+  const bool restarted = options_.restarts_json != "[]";
+  if (restarted) wait_for_folder();
+  std::exception_ptr failed;
+  if (world_.rank() == 0) try {
+      if (!restarted)
+        folder_lock_ = skein::take_folder(out, run_lock(out));
+      else
+        retake_folder();
+      if (options_.out.empty()) {
+      } else if (!options_.resume_auto) {
+        check_contents(out, options_.resume, options_.overwrite);
+      } else if (options_.resume.empty() && !checkpoints_in(out).empty()) {
+        throw ConfigError(fmt::format(
+            "--resume auto: another run has saved in {} since this one was started; start it again",
+            out.string()));
+      }
+    } catch (const std::exception&) {
+      failed = std::current_exception();
+    }
+  world_.impl().agree_on_success("taking the folder of the run", failed);
+  if (world_.rank() != 0) folder_lock_.join(run_lock(out));
+  if (!folder_lock_.missing().empty())
+    warn(
+        fmt::format("{}: its file system has no locks ({}): nothing keeps another run from "
+                    "writing there",
+                    out.string(), folder_lock_.missing()));
+}
+
+// The one that wrote for all has been lost: metrics and events go on from this worker.
+void Trainer::lead_folder() {
+  if (folder_lock_.leads() || options_.folder().empty() || !leads()) return;
+  folder_lock_.lead(run_id_);
+  metrics_ = MetricsFile(options_.folder() + "/metrics.jsonl");
+  metrics_.write({{"kind", "leader"},
+                  {"rank", world_.rank()},
+                  {"started", utc_now()},
+                  {"step", run_->steps()},
+                  {"samples", done()}});
+  if (!options_.tensorboard.empty()) events_.emplace(options_.tensorboard, run_->steps() + 1);
+}
+
 void Trainer::start_folder() {
   const std::filesystem::path out = options_.folder();
   RunRecord record{run_id_, utc_now(), resumed_id_, options_.version, options_.config_json};
@@ -195,7 +289,8 @@ void Trainer::start_folder() {
     remove_run(out);
   }
   std::filesystem::remove(out / "summary.json");  // of an earlier end
-  folder_lock_ = take_folder(out, record);
+  write_run(out, record);
+  folder_lock_.name(run_id_);
   metrics_ = MetricsFile(out / "metrics.jsonl");
   nlohmann::json line{{"kind", "run"},
                       {"run_id", run_id_},
@@ -253,18 +348,21 @@ std::pair<std::int64_t, std::int64_t> Trainer::meet(bool at_the_end) {
 // mark that one does not come to any more is nobody's.
 // Returns whether the target was reached.
 bool Trainer::evaluate_and_save() {
-  if (evaluations_.due(done()) || checkpoints_.due(done())) catch_up();
-  while (evaluations_.due(done()) || checkpoints_.due(done())) {
-    Marks& marks = evaluations_.next() <= checkpoints_.next() ? evaluations_ : checkpoints_;
+  const std::array<Marks*, 2> kinds{&evaluations_, &checkpoints_};
+  if (first_due(kinds, done())) catch_up();
+  while (Marks* const marks = first_due(kinds, done())) {
+    const Time begin = now();
     const auto [ending, all] = meet(false);
     if (ending > 0) {
-      marks.pass(marks.next());
-    } else if (&marks == &checkpoints_) {
+      marks->pass(marks->next());
+    } else if (marks == &checkpoints_) {
       checkpoint_now();
-      marks.pass(saved_at_);
+      show(Lane::checkpoint, "checkpoint", begin);
+      marks->pass(saved_at_);
     } else {
       const bool whole = evaluate_now(stop_requested);
-      marks.pass(agreed_samples());
+      show(Lane::evaluation, "evaluation", begin);
+      marks->pass(agreed_samples());
       if (whole && options_.target_accuracy > 0 && evaluation_.accuracy >= options_.target_accuracy)
         return true;
     }
@@ -276,10 +374,11 @@ void Trainer::wait_for_the_end() {
   for (auto [ending, all] = meet(true); ending < all;) std::tie(ending, all) = meet(true);
 }
 
-// One worker that was asked is enough, and all must know: they save together.
-bool Trainer::must_leave(bool finished) {
+// Whether the run is at its end, and whether workers must leave at once. One worker that was asked
+// is enough, and all must know: they save together.
+std::pair<bool, bool> Trainer::agree_on_the_end(bool finished) {
   const auto asked = world_.sum_integers({stop_is_urgent() ? 1 : 0, finished ? 0 : 1});
-  return asked[0] > 0 && asked[1] > 0;
+  return {asked[1] == 0, asked[0] > 0 && asked[1] > 0};
 }
 
 bool Trainer::run() {
@@ -324,32 +423,38 @@ bool Trainer::run() {
   }
   if (worker.all_stop && done() < budget_) bar_.say("stopping as asked: saving");
   catch_up();
+  figures_.exposed = run_->impl().time().waiting();
   const Time flushing = now();
   wait_for_the_end();
   run_->flush();
   figures_.flush = now() - flushing;
+  show(Lane::wait, "flush", flushing);
   const bool apart = !run_->impl().strategy().equal_replicas();
-  const bool finished = done() >= budget_ || reached;
-  const bool leaving = must_leave(finished);
-  if (!leaving && (apart || evaluated_at_ != done())) evaluate_now([] { return false; });
+  const auto [finished, leaving] = agree_on_the_end(done() >= budget_ || reached);
+  const Time evaluating = now();
+  if (!leaving && (apart || evaluated_at_ != done())) {
+    evaluate_now([] { return false; });
+    show(Lane::evaluation, "evaluation", evaluating);
+  }
   bar_.finish(progress());
+  const Time saving = now();
   if (!options_.out.empty() && (apart || saved_at_ != done())) checkpoint_now();
   finish_checkpoint();
-  if (leaving) {
-    evaluated_at_ = -1;  // not as the model is now
+  show(Lane::checkpoint, "checkpoint", saving);
+  if (leaving) evaluated_at_ = -1;  // not as the model is now
+  if (!finished)
     bar_.say(fmt::format("stopped at {} of {} samples{}", done(), budget_,
                          options_.out.empty() ? "" : ": a checkpoint is saved"));
-  }
   feed_->close();
   report(finished);
-  return !leaving;
+  return finished;
 }
 
 void Trainer::train_step(const Part& part, const Part& upcoming) {
   run_->accumulate(static_cast<int>(std::max<std::size_t>(1, part.pieces.size())));
   run_->expect(part.samples);
-  const Time begin = now();
-  const Duration waited = run_->impl().exposed_communication();
+  const WorkerTime& time = run_->impl().time();
+  const Duration updated = time.updating();
   if (part.samples > 0) step_loss_ = torch::Tensor();
   for (std::size_t i = 0; i < part.pieces.size(); ++i) {
     const double weight =
@@ -360,10 +465,8 @@ void Trainer::train_step(const Part& part, const Part& upcoming) {
     micro_batch(part.pieces[i], next, weight);
   }
   if (part.samples > 0) loss_ = LateNumber(step_loss_);
-  const Duration updated = run_->impl().update_time();
-  figures_.busy += now() - begin - (run_->impl().exposed_communication() - waited);
   run_->step(part.samples);
-  figures_.busy += run_->impl().update_time() - updated;
+  figures_.busy += time.updating() - updated;
   figures_.samples += part.samples;
   figures_.micro_batches += std::ssize(part.pieces);
 }
@@ -376,11 +479,13 @@ torch::Tensor Trainer::forward(const Batch& batch) {
 void Trainer::micro_batch(const Indices& indices, const Indices* next, double weight) {
   Board& board = world_.impl().board();
   board.set_phase(Phase::data);
+  const Time loading = now();
   const Batch batch = prefetcher_->take(indices);
   if (next) prefetcher_->request(*next);
   board.set_phase(Phase::forward);
   const Time begin = now();
-  const Duration updated = run_->impl().update_time();
+  const WorkerTime& time = run_->impl().time();
+  const Duration waited = time.waiting(), updated = time.updating();
   pacer_->begin(std::ssize(indices), updated - std::exchange(paced_update_, updated));
   torch::Tensor loss = forward(batch);
   if (weight != 1) loss = loss * weight;
@@ -391,12 +496,20 @@ void Trainer::micro_batch(const Indices& indices, const Indices* next, double we
   loss.backward();
   if (pacer_->active()) compute_.finish();
   pacer_->backward_done();
+  const Time end = now();
+  figures_.busy += end - begin - (time.waiting() - waited) - (time.updating() - updated);
   const torch::Tensor value = loss.detach().to(torch::kFloat64);
   step_loss_ = step_loss_.defined() ? step_loss_ + value : value;
-  if (!trace_.empty()) {
-    trace_.span(Lane::forward, "forward" + step_name_, begin, middle);
-    trace_.span(Lane::backward, "backward", middle, now());
-  }
+  if (trace_.empty()) return;
+  WorkerTime& trace = run_->impl().time();
+  trace.span(Lane::loading, "loading", loading, begin);
+  trace.span(Lane::forward, "forward" + step_name_, begin, middle);
+  trace.span(Lane::backward, "backward", middle, end);
+}
+
+// From `begin` until now, where anybody looks.
+void Trainer::show(Lane lane, const std::string& name, Time begin) {
+  if (!trace_.empty()) run_->impl().time().span(lane, name, begin, now());
 }
 
 ProgressFigures Trainer::progress() const {
@@ -411,7 +524,7 @@ ProgressFigures Trainer::progress() const {
 // The line of a step is written when its loss has come: on the host at once.
 void Trainer::log_step() {
   if (timeline_) timeline_->step_done(run_->steps(), now());
-  const Duration exposed = run_->impl().exposed_communication();
+  const Duration exposed = run_->impl().time().waiting();
   nlohmann::json line{{"kind", "step"},
                       {"step", run_->steps()},
                       {"samples", done()},
@@ -421,6 +534,7 @@ void Trainer::log_step() {
                       {"exposed_comm_ms", milliseconds(exposed - logged_exposed_)}};
   run_->impl().look_at([&](const Strategy& strategy) { line.update(strategy.step_figures()); });
   logged_exposed_ = exposed;
+  lead_folder();
   logged_.push_back({loss_, std::move(line)});
   if (!compute_.on_gpu()) settle_losses(0);
 }
@@ -478,6 +592,8 @@ void Trainer::save_model() {
 
 bool Trainer::evaluate_now(const std::function<bool()>& stop) {
   const Time begin = now();
+  const Workers::Calls::Scope call(world_.calls(), "an evaluation");
+  lead_folder();
   const auto found = evaluate(
       run_->impl(), *model_, compute_, *data_.test, [this] { return buffers_now(); }, stop);
   figures_.evaluation += now() - begin;
@@ -502,6 +618,8 @@ bool Trainer::evaluate_now(const std::function<bool()>& stop) {
 
 void Trainer::checkpoint_now() {
   const Time begin = now();
+  const Workers::Calls::Scope call(world_.calls(), "the saving of a checkpoint");
+  lead_folder();
   run_->flush();  // may apply what was on its way, and count it
   TrainingState state{run_->impl().worker().progress, position_, {}, identity(), run_id_};
   state.progress.samples = agreed_samples();
@@ -514,13 +632,14 @@ void Trainer::checkpoint_now() {
 
 void Trainer::finish_checkpoint() {
   const Time begin = now();
+  const Workers::Calls::Scope call(world_.calls(), "the end of saving a checkpoint");
   run_->wait_for_checkpoint();
   figures_.checkpointing += now() - begin;
 }
 
 void Trainer::report(bool finished) {
+  const Workers::Calls::Scope call(world_.calls(), "the report");
   Distributed::Impl& run = run_->impl();
-  figures_.exposed = run.exposed_communication();
   figures_.bytes_sent = world_.impl().fabric().bytes_sent();
   figures_.device = compute_.device().str();
   figures_.device_memory_bytes = compute_.memory_in_use();
@@ -541,9 +660,13 @@ void Trainer::report(bool finished) {
   summary["finished"] = finished;
   if (!options_.out.empty() && evaluated) save_model();
   if (recorder_) {
-    recorder_->write_part(options_.trace);
+    const std::filesystem::path stem = trace_beside_ ? std::filesystem::path(options_.trace)
+                                       : options_.folder().empty()
+                                           ? TraceRecorder::stem_apart(run_id_)
+                                           : std::filesystem::path(options_.folder()) / "trace";
+    recorder_->write_part(stem);
     world_.barrier();
-    if (leads()) TraceRecorder::join_parts(options_.trace, world_.size());
+    if (leads()) TraceRecorder::join_parts(stem, world_.size(), options_.trace);
   }
   if (!leads()) return;
   fmt::print("{}\n", summary_text(summary));

@@ -36,8 +36,8 @@ class Trainer {
   Trainer(World& world, const TrainOptions& options, int local_rank, Time started);
 
   // Trains to the end of the budget, the target or a request to stop; evaluates, saves and reports.
-  // False, on all workers, when an urgent request came before the end: then it only saves what
-  // another run needs to go on, and reports.
+  // False, on all workers, when a request came before the end. After an urgent one it only saves
+  // what another run needs to go on, and reports.
   bool run();
 
  private:
@@ -54,7 +54,12 @@ class Trainer {
   void warn(const std::string& line) const;
   void name_run();
   void start_traces();
+  void wait_for_folder();
+  void retake_folder();
+  void take_folder();
+  void place_trace(int local_rank);
   void start_folder();
+  void lead_folder();
   void open_feed(const Feed::Start& start);
   Feed::Step next_step(std::int64_t done);
   Part own_part(const Feed::Step& step);
@@ -67,11 +72,12 @@ class Trainer {
   void checkpoint_now();
   void finish_checkpoint();
   void log_step();
+  void show(Lane lane, const std::string& name, Time begin);
   void settle_losses(std::size_t left);
   void show_step(const nlohmann::json& line);
   void catch_up();
   ProgressFigures progress() const;
-  bool must_leave(bool finished);
+  std::pair<bool, bool> agree_on_the_end(bool finished);
   void report(bool finished);
 
   std::int64_t done() const { return run_->samples(); }
@@ -96,6 +102,7 @@ class Trainer {
   Marks evaluations_, checkpoints_;
   // What `run_` calls and writes to as long as it lives comes before it.
   std::unique_ptr<TraceRecorder> recorder_;
+  bool trace_beside_ = true;  // parts of the trace are written beside it
   std::unique_ptr<TimelineWriter> timeline_;
   TraceFan trace_;  // to both
   std::unique_ptr<Pacer> pacer_;
@@ -103,10 +110,10 @@ class Trainer {
   std::unique_ptr<Feed> feed_;
   std::unique_ptr<Prefetcher> prefetcher_;
   std::string run_id_;
-  std::string resumed_id_;      // of the run that the checkpoint is of, if it says so
-  FileDescriptor folder_lock_;  // of the worker that writes metrics
-  MetricsFile metrics_;
-  std::optional<TensorBoardWriter> events_;  // of the worker that writes metrics
+  std::string resumed_id_;  // of the run that the checkpoint is of, if it says so
+  FolderLock folder_lock_;
+  MetricsFile metrics_;                      // of the worker that leads
+  std::optional<TensorBoardWriter> events_;  // of the worker that leads
   ProgressBar bar_;
   RunFigures figures_;
   GlobalBatches::Position position_;  // of the last step that is over

@@ -37,7 +37,7 @@ struct Driver {
         allocate(compute ? allocator(fabric) : Allocate(allocate_on_heap)),
         arena(kParameters, allocate),
         optimizer(arena.size(), {momentum, 0, false}, allocate),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0, 5),
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0, 5),
         strategy(make_strategy(name, options, worker)),
         background(fabric.loop().spawn_background(strategy->background())) {}
 

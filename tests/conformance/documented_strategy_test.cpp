@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "conformance/harness.h"
 #include "documented/periodic.h"
@@ -39,8 +40,13 @@ struct PeriodicRun {
   explicit PeriodicRun(Fabric& fabric)
       : arena({{"a", kCount}}, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(arena.size(), {0, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0),
-        strategy(worker, Periodic::Options({{"period", std::to_string(kPeriod)}})) {}
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0),
+        strategy(worker, options()) {}
+
+  static Periodic::Options options() {
+    OptionReader reader("periodic", {{"period", std::to_string(kPeriod)}});
+    return Periodic::Options(reader);
+  }
 
   float value() const { return floats_of(arena.parameters())[7]; }
 
@@ -81,10 +87,13 @@ TEST_P(Documented, StrategyAveragesModelsEveryFewSteps) {
 TEST_P(Documented, StrategyLetsWorkersEndAfterDifferentNumbersOfSteps) {
   expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), [](Fabric& fabric) -> Task<> {
     PeriodicRun run(fabric);
+    std::set<std::int64_t> updates;  // as a moving average of the model follows them
+    run.worker.after_update = [&] { updates.insert(run.worker.progress.steps); };
     const auto steps = [](int rank) { return kSteps + 2 * rank; };
     for (int step = 1; step <= steps(fabric.rank()); ++step) co_await run.step(step);
     co_await run.strategy.flush();
     run.expect_mean(expected_after(fabric.size(), steps));
+    require(std::ssize(updates) == steps(fabric.size() - 1), "an update that nobody heard of");
   });
 }
 

@@ -38,7 +38,7 @@ struct Rank {
         optimizer(chosen ? std::move(chosen)
                          : std::make_unique<Sgd>(arena.size(), SgdOptions{}, allocator(fabric))),
         worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}),
-               watched ? *watched : static_cast<Trace&>(no_trace), 20s, 0, 5),
+               watched ? *watched : static_cast<Trace&>(no_trace), 120s, 0, 5),
         strategy(make_strategy(name, options, worker)) {
     for (float& x : floats_of(arena.parameters())) x = start_of(fabric.rank());
     background = ScopedJob(fabric.loop().spawn(strategy->background()));
@@ -66,7 +66,7 @@ struct Rank {
 // All ranks that live have the bits of the lowest one.
 Task<> compare_with(Fabric& fabric, int lowest, int dead, Span mine) {
   constexpr Channel kCheck = 7;
-  const Deadline deadline = fabric.loop().now() + 20s;
+  const Deadline deadline = fabric.loop().now() + 120s;
   if (fabric.rank() == lowest) {
     for (int peer = lowest + 1; peer < fabric.size(); ++peer)
       if (peer != dead) co_await fabric.send(kCheck, peer, mine, deadline);

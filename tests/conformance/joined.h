@@ -19,7 +19,7 @@ namespace skein::test {
 // Runs `body` as every rank of a run of `size` processes; each must return without a failure,
 // but for `dies`, which must kill itself.
 inline void on_workers(int size, const std::function<void(World&)>& body,
-                       std::chrono::milliseconds patience = std::chrono::seconds(20),
+                       std::chrono::milliseconds patience = std::chrono::seconds(120),
                        int dies = -1) {
   static int runs = 0;
   const std::string run_id =

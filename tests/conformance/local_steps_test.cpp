@@ -1,10 +1,13 @@
-// lasgd and local on real ranks that lag behind each other: how they settle, and what they keep to
-// themselves.
+// Strategies whose workers have a pace of their own, on real ranks that lag behind each other: how
+// they settle, what they keep to themselves, and what comes of steps without samples.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "conformance/harness.h"
+#include "conformance/whole_state.h"
 #include "kernels/kernels.h"
 #include "optimize/sgd.h"
 #include "skein/error.h"
@@ -23,7 +26,7 @@ struct Runner {
   Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options)
       : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(arena.size(), {0.9, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0),
+        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 120s, 0),
         strategy(make_strategy(name, options, worker)) {}
 
   Task<> step(std::int64_t samples = kBatch) {
@@ -33,6 +36,27 @@ struct Runner {
     if (samples > 0)
       for (const Slot& slot : arena.slots()) fill(arena.gradients().at(slot.range), slope);
     co_await strategy->end_step(samples);
+  }
+
+  // Computes a gradient, which is not a number, and throws it away.
+  Task<> discard() {
+    co_await strategy->expect(0);
+    co_await strategy->begin_step(0);
+    fill(arena.gradients(), NAN);
+    co_await strategy->end_step(0);
+  }
+
+  // A step of the gradient `factor` · parameters.
+  Task<> pull(float factor) {
+    co_await strategy->expect(kBatch);
+    co_await strategy->begin_step(kBatch);
+    copy_scaled(arena.gradients(), factor, arena.parameters());
+    co_await strategy->end_step(kBatch);
+  }
+
+  std::vector<float> model() const {
+    const auto values = floats_of(arena.parameters());
+    return {values.begin(), values.end()};
   }
 
   NoTrace trace;
@@ -46,7 +70,7 @@ struct Runner {
 Task<bool> as_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
   std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
-  co_await fabric.broadcast(kOther, memory->span(), 0, fabric.loop().now() + 30s);
+  co_await fabric.broadcast(kOther, memory->span(), 0, fabric.loop().now() + 120s);
   co_return std::equal(floats_of(mine).begin(), floats_of(mine).end(),
                        floats_of(memory->span()).begin());
 }
@@ -116,21 +140,105 @@ TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
       co_await runner.strategy->flush();
       const bool same = co_await as_rank_0(fabric, runner.optimizer.state().at("momentum"));
       if (same != (average || fabric.rank() == 0)) throw Error("momentum is or is not shared");
-      OptimizerState state;
-      co_await runner.strategy->whole_state(state);
-      const bool mean = co_await as_rank_0(fabric, state.at("momentum")->span());
+      WholeState state = co_await whole_state(fabric, *runner.strategy, runner.arena.size());
+      auto& momentum = state.at("momentum");
+      const Span shown{momentum.data(), momentum.size()};
+      const bool mean = co_await as_rank_0(fabric, shown);
       if (!mean) throw Error("workers save different means");
-      const Span expected = state.at("momentum")->span();
-      std::size_t shown = 0;
-      const TakeState take = [&](const std::string&, Range range, Span values) {
-        const auto all_values = floats_of(values);
-        const auto all_expected = floats_of(expected);
-        for (std::size_t i = 0; i < range.count; ++i)
-          shown += all_values[i] == all_expected[range.offset + i];
-      };
-      co_await runner.strategy->stream_state(0, take);
-      if (shown != (fabric.rank() == 0 ? expected.count : 0)) throw Error("streams another mean");
+      co_await fabric.all_reduce(kOther, runner.optimizer.state().at("momentum"),
+                                 fabric.loop().now() + 30s);
+      const auto sum = floats_of(runner.optimizer.state().at("momentum"));
+      for (std::size_t i = 0; i < shown.count; ++i)
+        if (std::abs(sum[i] / static_cast<float>(fabric.size()) - momentum[i]) > 1e-5F)
+          throw Error("shows another mean");
     }
+  });
+}
+
+// The momentum of the mean belongs to the run: flush() leaves it, and the period, as they are, and
+// it does not move what is frozen.
+TEST_P(LocalStepsOn, KeepTheOuterMomentumThroughAFlush) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, name, {{"period", "2"}, {"outer_momentum", "0.5"}});
+    const SharedState state = runner.strategy->shared_state();
+    const Span velocity = state.vectors.at("outer_momentum");
+    // Rounds of lasgd come when they come, on all workers in the same order.
+    for (int i = 0; i < 1000 && floats_of(velocity)[0] == 0; ++i) {
+      co_await runner.step();
+      co_await fabric.loop().sleep_for(1ms);
+    }
+    co_await runner.strategy->flush();
+    if (!*state.begun) throw Error("no round has begun it");
+    const auto now = floats_of(velocity);
+    const std::vector<float> before(now.begin(), now.end());
+    if (before.front() == 0) throw Error("there is no momentum");
+    const auto words = runner.strategy->own_words();
+    co_await runner.strategy->flush();
+    if (!std::ranges::equal(before, floats_of(velocity))) throw Error("flush() changes it");
+    if (words != runner.strategy->own_words()) throw Error("flush() changes the period");
+    const bool same = co_await as_rank_0(fabric, velocity);
+    if (!same) throw Error("workers have another momentum");
+
+    const Range frozen = runner.arena.slots()[1].range;
+    runner.worker.set_groups(std::make_shared<Groups>(
+        runner.arena.size(), std::vector<GroupRule>{{.range = frozen, .frozen = true}}));
+    const auto model = floats_of(runner.arena.parameters());
+    const float still = model[frozen.offset], moving = model[0];
+    for (int i = 0; i < 8; ++i) co_await runner.step();
+    co_await runner.strategy->flush();
+    // A mean of three equal values may be one rounding off.
+    if (std::abs(floats_of(runner.arena.parameters())[frozen.offset] - still) > 1e-5F)
+      throw Error("what is frozen moved");
+    if (floats_of(runner.arena.parameters())[0] == moving) throw Error("nothing moved");
+  });
+}
+
+// A model that is loaded in the middle of a run is no step that all workers have made.
+TEST_P(LocalStepsOn, OuterMomentumTakesNoWriteAfterAFlushForTraining) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, name, {{"period", "2"}, {"outer_momentum", "0.9"}});
+    const SharedState state = runner.strategy->shared_state();
+    const auto velocity = [&] { return floats_of(state.vectors.at("outer_momentum"))[0]; };
+    const auto train_until = [&](auto over) -> Task<> {
+      for (int i = 0; i < 1000 && !over(); ++i) {
+        co_await runner.step();
+        co_await fabric.loop().sleep_for(1ms);
+      }
+    };
+    co_await train_until([&] { return velocity() != 0; });
+    constexpr float kFar = 1e6F;
+    for (int load = 0; load < 2; ++load) {
+      co_await runner.strategy->flush();
+      co_await runner.strategy->flush();
+      for (float& value : floats_of(runner.arena.parameters())) value += kFar;
+      if (load == 0) co_await runner.strategy->flush();
+      const float before = velocity();
+      co_await train_until([&] { return velocity() != before; });
+      if (velocity() == before) throw Error("no round has come");
+      if (std::abs(velocity()) > kFar / 100)
+        throw Error("the momentum is " + std::to_string(velocity()));
+    }
+    const float model = runner.model().front();
+    if (std::abs(model - 2 * kFar) > kFar / 10) throw Error("it is at " + std::to_string(model));
+  });
+}
+
+// Flushes more frequent than the period leave its rounds where they are, whether that is counted in
+// steps or in time.
+TEST_P(LocalStepsOn, MakeTheRoundsOfAPeriodBetweenFlushes) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    StrategyOptions options{{"outer_momentum", "0.5"}};
+    const bool by_time = name == "lasgd" && fabric.size() == 3;
+    by_time ? options["period_ms"] = "6" : options["period"] = "5";
+    Runner runner(fabric, name, options);
+    for (int i = 0; i < 30; ++i) {
+      co_await runner.step();
+      if (by_time) co_await fabric.loop().sleep_for(1ms);
+      if (i % 3 == 2) co_await runner.strategy->flush();
+    }
+    const SharedState state = runner.strategy->shared_state();
+    if (!*state.begun) throw Error("flushes took the place of all rounds");
+    if (floats_of(state.vectors.at("outer_momentum"))[0] == 0) throw Error("there is no momentum");
   });
 }
 
@@ -175,9 +283,96 @@ TEST_P(AbsOn, DoNotWarmUpAgainWhenTheyResume) {
   });
 }
 
+Task<> skip_what_is_not_finite(AveragedGradients& gradients) {
+  if (!std::isfinite(gradients.norm())) gradients.skip();
+  co_return;
+}
+
+// One gradient of one rank is infinite: one round is skipped, and no weight, own look ahead or
+// later gradient is ever not finite.
+TEST_P(AbsOn, RecoverFromOneInfiniteGradient) {
+  for (const char* delay : {"1", "auto"})
+    run_all_ok([delay](Fabric& fabric) -> Task<> {
+      Runner runner(fabric, "abs", {{"delay", delay}});
+      fill(runner.arena.parameters(), 1);
+      runner.worker.before_update = skip_what_is_not_finite;
+      for (int i = 0; i < 40; ++i)
+        co_await runner.pull(fabric.rank() == 1 && i == 10 ? INFINITY : 0.1F);
+      co_await runner.strategy->flush();
+      for (const float value : runner.model())
+        if (!std::isfinite(value)) throw Error("not a finite model");
+      const std::int64_t rounds = runner.strategy->figures()["rounds"];
+      if (runner.worker.progress.steps != rounds - 1)
+        throw Error(std::to_string(runner.worker.progress.steps) + " updates in " +
+                    std::to_string(rounds) + " rounds");
+      co_await expect_settled(runner, fabric, 40 * kBatch * fabric.size());
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, AbsOn,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3),
                                           testing::Values("abs")),
+                         name_of_three);
+
+class OwnPaceOn : public LocalStepsOn {
+ protected:
+  // With which an update, or a merge, that nobody should make would show.
+  static StrategyOptions options(const std::string& strategy) {
+    if (strategy == "lasgd" || strategy == "local") return {{"outer_momentum", "0.7"}};
+    return {};
+  }
+};
+
+TEST_P(OwnPaceOn, AStepInWhichNobodyHasSamplesIsNoUpdate) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, name, options(name));
+    const ScopedJob background(fabric.loop().spawn_background(runner.strategy->background()));
+    for (int i = 0; i < 5; ++i) co_await runner.step();
+    co_await runner.strategy->flush();
+    const auto before = runner.model();
+    const std::int64_t steps = runner.worker.progress.steps;
+    runner.worker.before_update = [](AveragedGradients&) -> Task<> {
+      throw Error("before_update() was called");
+    };
+    for (int i = 0; i < 3; ++i) co_await runner.discard();
+    co_await runner.strategy->flush();
+    const auto after = runner.model();
+    // Workers of gossip and acid go on averaging, which rounds.
+    const float rounding = name == "gossip" || name == "acid" ? 1e-6F : 0;
+    for (std::size_t i = 0; i < after.size(); ++i)
+      if (!(std::abs(after[i] - before[i]) <= rounding * std::abs(before[i])))
+        throw Error("the model has moved");
+    if (runner.worker.progress.steps != steps) throw Error("counts a step");
+    co_await expect_settled(runner, fabric, 5 * kBatch * fabric.size());
+  });
+}
+
+// Rank 0 throws away what is not a number, between steps of which others make more.
+TEST_P(OwnPaceOn, ADiscardedBatchLeavesNothing) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Runner runner(fabric, name, options(name));
+    const ScopedJob background(fabric.loop().spawn_background(runner.strategy->background()));
+    std::int64_t samples = 0;
+    for (int i = 0; i < 6; ++i) {
+      samples += kBatch * (fabric.size() - (i % 2));
+      if (fabric.rank() == 0 && i % 2 == 1)
+        co_await runner.discard();
+      else
+        co_await runner.step();
+      if (co_await value_of(fabric.loop(), squared_norm(runner.arena.gradients())) != 0)
+        throw Error("gradients are left");
+    }
+    co_await runner.strategy->flush();
+    for (const float value : runner.model())
+      if (!std::isfinite(value)) throw Error("not a finite model");
+    co_await expect_settled(runner, fabric, samples);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, OwnPaceOn,
+                         testing::Combine(testing::ValuesIn(worlds()), testing::Values(1, 2, 3),
+                                          testing::Values("lasgd", "local", "abs", "gossip",
+                                                          "acid")),
                          name_of_three);
 
 }  // namespace

@@ -17,7 +17,7 @@ std::vector<Outcome> run_local(int size, const Body& body, const LinkEmulation& 
   const std::string run_id =
       "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
   const auto make = [&](Loop& loop, int rank) {
-    return std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 20s, link});
+    return std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 120s, link});
   };
   return run_forked(size, body, make, prepare);
 }

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr Channel kOther = 7;
 constexpr std::int64_t kBatch = 4;
-constexpr Duration kPatience = 5s;
+constexpr Duration kPatience = 60s;
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw Error(what);

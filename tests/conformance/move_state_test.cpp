@@ -29,7 +29,7 @@ struct Owner {
   Owner(Fabric& fabric, const std::vector<Arena::Parameter>& parameters)
       : arena(parameters, allocate_absent),
         optimizer(arena.size(), AdamwOptions{}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 30s, 0) {}
+        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 120s, 0) {}
 
   BucketPlan plan(std::size_t bucket_bytes) const {
     return BucketPlan(arena, Fusion::of(bucket_bytes));
@@ -90,6 +90,44 @@ TEST_P(MoveState, KeepsEveryBitOnTheWayThroughSeveralPlans) {
   });
 }
 
+// The plane is laid out anew, as the first forward reads it: every parameter's state moves to whom
+// it belongs then.
+TEST_P(MoveState, BringsEveryBitToAnotherLayout) {
+  const auto& [world, size] = GetParam();
+  expect_ok(world, size, [](Fabric& fabric) -> Task<> {
+    const std::vector<Arena::Parameter> parameters{
+        {"tiny", 3}, {"odd", 70001}, {"large", 2500000}, {"last", 17}};
+    const std::array<std::size_t, 4> order{2, 0, 3, 1};
+    std::vector<Arena::Parameter> reordered;
+    for (const std::size_t slot : order) reordered.push_back(parameters[slot]);
+    Owner before(fabric, parameters), after(fabric, reordered);
+    const BucketPlan plan = before.plan(1 << 18), next = after.plan(1 << 20);
+    before.own(plan);
+    after.optimizer.own(shards_of(fabric, next, fabric.rank()));
+    std::vector<Placed> placed(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      placed[order[i]] = {before.arena.slots()[order[i]].range,
+                          after.arena.slots()[i].range.offset};
+    co_await move_state(after.worker, before.optimizer, plan, next, placed,
+                        after.worker.channel(0));
+    OwnedState& state = after.optimizer.owned_state();
+    for (std::size_t vector = 0; vector < 2; ++vector)
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        const Range slot = after.arena.slots()[i].range, was = placed[order[i]].before;
+        for (const Range& own : state.owned()) {
+          const std::size_t begin = std::max(slot.offset, own.offset);
+          const std::size_t end = std::min(slot.end(), own.end());
+          if (begin >= end) continue;
+          const auto values =
+              floats_of(state.vector(vector).at(state.place_of({begin, end - begin})));
+          for (std::size_t at = begin; at < end; ++at)
+            if (values[at - begin] != value_of(vector, was.offset + at - slot.offset))
+              throw Error("another state of " + reordered[i].name);
+        }
+      }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, MoveState,
                          testing::Combine(testing::ValuesIn(worlds()), testing::Values(2, 3)),
                          name_of);
@@ -107,6 +145,30 @@ Usage take_usage() {
   }
   std::ofstream("/proc/self/clear_refs") << "5";
   return memory;
+}
+
+// Two layouts of 16 parameters, the second the other way round, whose state is 128 MiB.
+TEST(MoveStateMemory, NobodyHoldsMoreThanItsPartWhenTheLayoutChanges) {
+  for (const World& world : worlds()) {
+    if (world.name != "local") continue;
+    expect_ok(world, 2, [](Fabric& fabric) -> Task<> {
+      constexpr long kMiB = 1 << 20;
+      const std::vector<Arena::Parameter> parameters(16, {"large", 1 << 20});
+      Owner before(fabric, parameters), after(fabric, parameters);
+      const BucketPlan plan = before.plan(4 * kMiB), next = after.plan(64 * kMiB);
+      before.own(plan);
+      after.optimizer.own(shards_of(fabric, next, fabric.rank()));
+      std::vector<Placed> placed;
+      for (std::size_t i = 0; i < 16; ++i)
+        placed.push_back({before.arena.slots()[i].range, after.arena.slots()[15 - i].range.offset});
+      co_await fabric.barrier(after.worker.channel(1), after.worker.deadline());
+      const long start = take_usage().now;
+      co_await move_state(after.worker, before.optimizer, plan, next, placed,
+                          after.worker.channel(0));
+      const long extra = take_usage().peak - start;
+      if (extra > 40 * kMiB) throw Error(std::to_string(extra / kMiB) + " MiB more than before");
+    });
+  }
 }
 
 // A worker that held the whole of both vectors would need 128 MiB more.

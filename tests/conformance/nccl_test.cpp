@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kCount = 100003, kEven = 64000;
 
 Deadline in(Fabric& fabric, Duration time) { return fabric.loop().now() + time; }
-Deadline soon(Fabric& fabric) { return in(fabric, 60s); }
+Deadline soon(Fabric& fabric) { return in(fabric, 200s); }
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw Error(what);
@@ -180,7 +180,7 @@ TEST(NcclFaults, AnExchangeDoesNotWaitForARankZeroThatHasLeft) {
         co_await fabric.exchange(3, fabric.rank() ^ 1, out->span(), into->span(), soon(fabric));
     } catch (const IoError& error) {
       require(error.peer() == 0, "another rank is named");
-      require(fabric.loop().now() - begin < 10s, "noticed too late");
+      require(fabric.loop().now() - begin < 100s, "noticed too late");
     }
   });
   expect_all_ok(outcomes);
@@ -191,7 +191,7 @@ TEST_P(Nccl, TheHostIsAhead) {
     const auto buffer = fabric.allocate(kCount);
     const auto open = std::make_shared<std::atomic<bool>>(false);
     queue_of(fabric).put([open] {
-      for (int i = 0; i < 20000 && !*open; ++i) std::this_thread::sleep_for(1ms);
+      for (int i = 0; i < 200000 && !*open; ++i) std::this_thread::sleep_for(1ms);
     });
     const Mark behind = queue_of(fabric).record();
     fill(buffer->span(), 1);
@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, testing::Values(2, 4), testing::PrintToStr
 TEST(NcclFaults, AQueueThatWaitsForADeadWorkerIsLetGo) {
   const auto outcomes = run_on_nccl(3, [](Fabric& fabric) -> Task<> {
     const auto buffer = fabric.allocate(kCount);
-    if (fabric.rank() == 1) queue_of(fabric).put([] { std::this_thread::sleep_for(60s); });
+    if (fabric.rank() == 1) queue_of(fabric).put([] { std::this_thread::sleep_for(1000s); });
     co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
     co_await fabric.barrier(1, soon(fabric));
     if (fabric.rank() == 1) co_await die(fabric);
@@ -223,7 +223,7 @@ TEST(NcclFaults, AQueueThatWaitsForADeadWorkerIsLetGo) {
     const Mark behind = queue_of(fabric).record();
     require(!reached(behind), "nothing was waited for");
     co_await until_reached(fabric.loop(), behind);
-    require(fabric.loop().now() - start < 10s, "let go too late");
+    require(fabric.loop().now() - start < 100s, "let go too late");
     co_await fabric.all_reduce(2, buffer->span(), soon(fabric));
   });
   expect_io_errors(outcomes, "rank 1", 1);
@@ -236,7 +236,7 @@ TEST(NcclFaults, WhatIsLaunchedEndsInTimeOrIsAborted) {
       3,
       [](Fabric& fabric) -> Task<> {
         const auto buffer = fabric.allocate(kCount);
-        co_await sum_until_it_fails(fabric, buffer->span(), 700ms, 15s);
+        co_await sum_until_it_fails(fabric, buffer->span(), 700ms, 100s);
       },
       [](toy::ToyQueue&, int rank) {
         if (rank == 2) toy::nccl_trouble().never_launches = 3;
@@ -249,9 +249,9 @@ TEST(NcclFaults, AQueueThatComesLateHasAllItsTime) {
     const auto buffer = fabric.allocate(kEven);
     fill(buffer->span(), 1);
     if (fabric.rank() == 0)
-      for (int i = 0; i < 3; ++i) queue_of(fabric).put([] { std::this_thread::sleep_for(400ms); });
-    if (fabric.rank() == 1) queue_of(fabric).put([] { std::this_thread::sleep_for(1200ms); });
-    co_await fabric.all_reduce(0, buffer->span(), in(fabric, 1s));
+      for (int i = 0; i < 3; ++i) queue_of(fabric).put([] { std::this_thread::sleep_for(1200ms); });
+    if (fabric.rank() == 1) queue_of(fabric).put([] { std::this_thread::sleep_for(3600ms); });
+    co_await fabric.all_reduce(0, buffer->span(), in(fabric, 3s));
     co_await until_reached(fabric.loop(), queue_of(fabric).record());
     require(all_are(buffer->span(), 2), "a wrong sum");
     co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
@@ -263,7 +263,7 @@ TEST(NcclFaults, AnErrorOfNcclEndsItOnAllRanks) {
       4,
       [](Fabric& fabric) -> Task<> {
         const auto buffer = fabric.allocate(kCount);
-        co_await sum_until_it_fails(fabric, buffer->span(), 60s, 15s);
+        co_await sum_until_it_fails(fabric, buffer->span(), 60s, 100s);
       },
       [](toy::ToyQueue&, int rank) {
         if (rank == 2) toy::nccl_trouble().error_after = 5;
@@ -280,7 +280,7 @@ TEST(NcclFaults, AnAbortThatHangsKeepsNobodyWaiting) {
         const auto buffer = fabric.allocate(kCount);
         if (fabric.rank() == 0) co_await fabric.all_reduce(0, buffer->span(), soon(fabric));
         if (fabric.rank() == 0) co_await die(fabric);
-        co_await sum_until_it_fails(fabric, buffer->span(), 60s, 15s);
+        co_await sum_until_it_fails(fabric, buffer->span(), 60s, 100s);
       },
       [](toy::ToyQueue&, int) { toy::nccl_trouble().abort_hangs = true; });
   expect_io_errors(outcomes, "rank 0", 0);

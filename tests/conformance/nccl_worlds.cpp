@@ -22,7 +22,7 @@ std::vector<Outcome> run_on_nccl(int size, const Body& body, const PrepareQueue&
       [&](Loop& loop, int rank) -> std::unique_ptr<Fabric> {
         if (size == 1) return std::make_unique<AloneFabric>(loop);
         return std::make_unique<NcclFabric>(
-            std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 20s, {}}),
+            std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 120s, {}}),
             toy::toy_nccl(), true);
       },
       prepare);

@@ -19,7 +19,7 @@ void run_rank(const Body& body, const MakeFabric& make, const PrepareQueue& prep
     const std::unique_ptr<Fabric> fabric = make(loop, rank);
     std::exception_ptr error;
     const auto whole = [&]() -> Task<> {
-      co_await fabric->meet_on_device(loop.now() + std::chrono::seconds(20));
+      co_await fabric->meet_on_device(loop.now() + std::chrono::seconds(120));
       co_await body(*fabric);
     };
     {

@@ -38,7 +38,7 @@ TEST_P(OverlapOf, DearsFirstGatherLeavesBeforeTheSecondShardIsUpdated) {
                 [&](std::size_t count) { return fabric.allocate(count); });
     Sgd optimizer(arena.size(), {0.9, 0, false}, allocator(fabric));
     Notes notes;
-    Worker worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), notes, 30s, 0);
+    Worker worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), notes, 120s, 0);
     const auto dear = make_strategy("dear", {{"fusion", "none"}}, worker);
     for (int step = 0; step < 3; ++step) {
       notes.all.clear();
@@ -65,9 +65,9 @@ TEST(OverlapOnOneHost, ALongSumGivesOthersTheirTurns) {
     int turns = 0;
     bool over = false;
     // Both are here: what comes now is work, not waiting.
-    co_await fabric.barrier(7, fabric.loop().now() + 30s);
+    co_await fabric.barrier(7, fabric.loop().now() + 120s);
     const ScopedJob other(fabric.loop().spawn(count_turns(fabric.loop(), over, turns)));
-    co_await fabric.reduce_scatter(8, memory->span(), fabric.loop().now() + 30s);
+    co_await fabric.reduce_scatter(8, memory->span(), fabric.loop().now() + 120s);
     over = true;
     if (turns < 8) throw Error(std::to_string(turns) + " turns");
   });

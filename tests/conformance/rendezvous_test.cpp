@@ -64,9 +64,9 @@ struct Guest {
 
 TEST(Rendezvous, OneThatConnectsAndSaysNothingHoldsUpNobody) {
   const std::string run_id = run_named("silent");
-  Guest host(run_id, 0, 2, 20s);
+  Guest host(run_id, 0, 2, 120s);
   const FileDescriptor silent = connect_to(run_id);
-  Guest guest(run_id, 1, 2, 20s);
+  Guest guest(run_id, 1, 2, 120s);
   host.thread.join();
   guest.thread.join();
   EXPECT_EQ(host.error + guest.error, "");
@@ -113,7 +113,7 @@ TEST(Rendezvous, ThreeHundredWorkersMeet) {
       int failed = 1;
       try {
         const FileDescriptor memory(::memfd_create("rendezvous", MFD_CLOEXEC));
-        const auto peers = meet(run_id, rank, kWorkers, memory.get(), SteadyClock().now() + 60s);
+        const auto peers = meet(run_id, rank, kWorkers, memory.get(), SteadyClock().now() + 300s);
         failed = 0;
         for (const Peer& peer : peers)
           if (!peer.segment.valid() || !peer.process.valid()) failed = 2;

@@ -35,13 +35,13 @@ TEST(Room, WorkersThatDoNotFitTogetherAreToldBeforeTheyTouchTheirMemory) {
         throw Error("says too little: " + text);
       refused->span().host()[0] = 1;
     }
-    co_await fabric.all_reduce(1, refused->span(), fabric.loop().now() + 30s);
+    co_await fabric.all_reduce(1, refused->span(), fabric.loop().now() + 120s);
     if (refused->span().host()[0] == 0) throw Error("both were given what only one can have");
     // What was refused is no longer counted: when the other has given back, there is room again.
     large.reset();
-    co_await fabric.barrier(2, fabric.loop().now() + 30s);
+    co_await fabric.barrier(2, fabric.loop().now() + 120s);
     if (fabric.rank() == 0) large = fabric.allocate(count);
-    co_await fabric.barrier(2, fabric.loop().now() + 30s);
+    co_await fabric.barrier(2, fabric.loop().now() + 120s);
   });
 }
 

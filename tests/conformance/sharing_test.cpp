@@ -71,10 +71,12 @@ class SharingOf : public testing::Test {
 constexpr std::size_t kCount = 50000;
 
 // The owner's values, filled by its queue, which has yet to come to it when the other is told.
-std::unique_ptr<Memory> offer(ToyQueue& queue, Board& board, float value) {
+std::unique_ptr<Memory> offer(
+    ToyQueue& queue, Board& board, float value,
+    const std::function<void()>& first = [] { std::this_thread::sleep_for(50ms); }) {
   auto memory = queue.sharing()->allocate(kCount, Type::f32);
   const OnQueue scope(&queue);
-  queue.put([] { std::this_thread::sleep_for(50ms); });
+  queue.put(first);
   fill(memory->span(), value);
   const auto place = queue.sharing()->place_of(memory->span());
   board.block = place.value().block;
@@ -141,10 +143,11 @@ TEST_F(SharingOf, AWaitThatIsLeftOutIsSeen) {
       [](Board& board) {
         ToyQueue queue(1);
         queue.sharing()->use(board.owner);
-        const auto memory = offer(queue, board, 7);
+        const auto memory = offer(queue, board, 7, [&] { until(board.step, 2); });
         queue.sharing()->raise(board.owner, 1);
         board.step = 1;
         until(board.step, 2);
+        queue.finish();
       },
       [](Board& board) {
         ToyQueue queue(2);
@@ -167,7 +170,7 @@ TEST_F(SharingOf, ADeadOwnerLeavesItsMemoryAndCanBeStoodInFor) {
         queue.sharing()->use(board.owner);
         const auto memory = offer(queue, board, 7);
         queue.finish();
-        queue.put([] { std::this_thread::sleep_for(10s); });
+        queue.put([] { std::this_thread::sleep_for(1000s); });
         queue.sharing()->raise(board.owner, 1);
         board.step = 1;
         until(board.step, 2);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "conformance/harness.h"
+#include "conformance/whole_state.h"
 #include "core/rng.h"
 #include "kernels/kernels.h"
 #include "optimize/clip.h"
@@ -64,7 +65,7 @@ struct Rank {
        const std::vector<Arena::Parameter>& parameters = kParameters)
       : arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(arena.size(), {kMomentum, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, clip),
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, clip),
         strategy(make_strategy(name, options, worker)) {}
 
   // Reports the buckets in an order of this rank's own.
@@ -72,16 +73,24 @@ struct Rank {
     for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
       co_await strategy->need(bucket);
     co_await strategy->begin_step(expected);
-    if (samples > 0) set_gradient(arena, arena.gradients(), worker.rank(), number);
+    if (samples > 0 || discards) set_gradient(arena, arena.gradients(), worker.rank(), number);
     if (poisoned) floats_of(arena.gradients())[3] = NAN;
     Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
     const auto order = rng.permutation(static_cast<std::uint32_t>(strategy->plan().count()));
     for (const std::uint32_t bucket : order)
-      if (samples > 0) strategy->gradient_ready(static_cast<int>(bucket));
+      if (samples > 0 || discards) strategy->gradient_ready(static_cast<int>(bucket));
     co_await strategy->end_step(samples);
   }
 
+  // Computes a gradient, which is not a number, and throws it away.
+  Task<> discard(std::int64_t expected, int number) {
+    poisoned = discards = true;
+    co_await step(expected, 0, number);
+    poisoned = discards = false;
+  }
+
   bool poisoned = false;  // the next gradient is not a number
+  bool discards = false;  // there is one though the step has no samples
   NoTrace trace;
   Arena arena;
   Sgd optimizer;
@@ -102,7 +111,7 @@ void compare(Span got, Span want) {
 Task<> compare_with_rank_0(Fabric& fabric, Span mine) {
   const auto memory = allocate_on_heap(mine.count);
   std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
-  co_await fabric.broadcast(7, memory->span(), 0, fabric.loop().now() + 30s);
+  co_await fabric.broadcast(7, memory->span(), 0, fabric.loop().now() + 120s);
   const auto all_memory = floats_of(memory->span());
   const auto all_mine = floats_of(mine);
   for (std::size_t i = 0; i < mine.count; ++i)
@@ -231,6 +240,104 @@ TEST_P(Strategies, NeedsNoAnnouncementWhileSharesStayInProportion) {
 TEST_P(Strategies, WithoutOverlapGivesTheSame) {
   equals_reference({{"overlap", "false"}}, 0, true,
                    [](int step, int rank) { return 1 + step * rank; });
+}
+
+// Every step has another number of samples, in other proportions, and nobody says so before.
+TEST_P(Strategies, WithoutOverlapNeedsNoAnnouncement) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"overlap", "false"}});
+    Reference reference;
+    std::int64_t last = kUnknown, all = 0;
+    for (int step = 1; step <= 6; ++step) {
+      std::vector<std::int64_t> batch;
+      for (int r = 0; r < fabric.size(); ++r)
+        batch.push_back(step == 3 ? (r == 0 ? 1 : 0) : 2 + step * (r + 1) % 5);
+      const std::int64_t own = batch[static_cast<std::size_t>(fabric.rank())];
+      co_await rank.step(last, own, step);
+      reference.step(batch, step, 0);
+      all += std::accumulate(batch.begin(), batch.end(), std::int64_t{0});
+      if (rank.worker.progress.samples != all) throw Error("wrong global samples");
+      last = own;
+    }
+    co_await rank.strategy->flush();
+    compare(rank.arena.parameters(), reference.arena.parameters());
+    co_await compare_with_rank_0(fabric, rank.arena.parameters());
+  });
+}
+
+Task<> refuse_to_be_asked(AveragedGradients&) { throw Error("before_update() was called"); }
+
+// Whether it is announced or, where there was no backward, not; with momentum, and clipped.
+TEST_P(Strategies, AStepInWhichNobodyHasSamplesIsNoUpdate) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"fusion", "64KB"}}, 1.5);
+    Reference reference;
+    const std::vector<std::int64_t> batch(static_cast<std::size_t>(fabric.size()), 4);
+    for (int step = 1; step <= 2; ++step) {
+      co_await rank.step(4, 4, step);
+      reference.step(batch, step, 1.5);
+    }
+    co_await rank.strategy->flush();
+    const auto parameters = floats_of(rank.arena.parameters());
+    const std::vector<float> before(parameters.begin(), parameters.end());
+    rank.worker.before_update = refuse_to_be_asked;
+    for (int step = 3; step <= 5; ++step) co_await rank.discard(step == 3 ? kUnknown : 0, step);
+    co_await rank.step(0, 0, 6);
+    co_await rank.strategy->flush();
+    if (!std::equal(parameters.begin(), parameters.end(), before.begin()))
+      throw Error("the model has moved");
+    if (rank.worker.progress.steps != 2 || rank.worker.progress.samples != 8 * fabric.size())
+      throw Error("counts a step");
+    rank.worker.before_update = nullptr;
+    co_await rank.step(4, 4, 3);
+    reference.step(batch, 3, 1.5);
+    co_await rank.strategy->flush();
+    compare(rank.arena.parameters(), reference.arena.parameters());  // the momentum, too
+    co_await compare_with_rank_0(fabric, rank.arena.parameters());
+  });
+}
+
+// What the last rank throws away, which is not a number, is not in the sum.
+TEST_P(Strategies, ADiscardedBatchLeavesNothing) {
+  run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
+    Rank rank(fabric, name, {{"fusion", "64KB"}});
+    Reference reference;
+    const int last = fabric.size() - 1;
+    int updates = 0;
+    for (int step = 1; step <= 4; ++step) {
+      const bool discards = step % 2 == 0;
+      std::vector<std::int64_t> batch(static_cast<std::size_t>(fabric.size()), 4);
+      if (discards) batch[static_cast<std::size_t>(last)] = 0;
+      const bool update = fabric.size() > 1 || !discards;
+      updates += update ? 1 : 0;
+      if (discards && fabric.rank() == last)
+        co_await rank.discard(0, updates);
+      else
+        co_await rank.step(4, 4, updates);
+      if (update) reference.step(batch, updates, 0);
+    }
+    co_await rank.strategy->flush();
+    compare(rank.arena.parameters(), reference.arena.parameters());
+    co_await compare_with_rank_0(fabric, rank.arena.parameters());
+    if (co_await value_of(fabric.loop(), squared_norm(rank.arena.gradients())) != 0)
+      throw Error("gradients are left");
+  });
+}
+
+// Gradients that were announced are in the update when all turn out to be discarded.
+TEST_P(StrategiesOfPeers, RefusesABatchThatAllDiscardUnannounced) {
+  const auto outcomes =
+      std::get<0>(GetParam()).run(size(), [name = strategy()](Fabric& fabric) -> Task<> {
+        Rank rank(fabric, name, {});
+        co_await rank.step(8, 8, 1);
+        rank.discards = true;
+        co_await rank.step(8, 0, 2);
+        co_await rank.strategy->flush();
+      });
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 0"),
+              std::string::npos)
+        << outcome.error << " signal " << outcome.signal;
 }
 
 // One rank skips the second step and the others do not: all of them learn of it.
@@ -423,14 +530,14 @@ TEST_P(ShardedStrategies, ANewPlanKeepsTheOptimizersState) {
     if (plans.size() < 2) throw Error("the plan never changed");
     compare(rank.arena.parameters(), reference.arena.parameters());
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
-    OptimizerState state;
-    co_await rank.strategy->whole_state(state);
-    compare(state.at("momentum")->span(), reference.optimizer.state().at("momentum"));
+    WholeState state = co_await whole_state(fabric, *rank.strategy, rank.arena.size());
+    auto& momentum = state.at("momentum");
+    compare({momentum.data(), momentum.size()}, reference.optimizer.state().at("momentum"));
   });
 }
 
-// As a checkpoint needs it: the same whole on every worker, and the same again after a round trip.
-TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
+// As a checkpoint needs it, whoever writes it.
+TEST_P(Strategies, StreamTheReferencesStateToEachRank) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Rank rank(fabric, name, {{"fusion", "64KB"}});
     Reference reference;
@@ -439,41 +546,38 @@ TEST_P(Strategies, TheOptimizersWholeStateIsTheReferences) {
       reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
                      0);
     }
-    OptimizerState state;
-    co_await rank.strategy->whole_state(state);
-    compare(state.at("momentum")->span(), reference.optimizer.state().at("momentum"));
-    const Span own = rank.optimizer.state().at("momentum");
-    const std::vector<float> before(floats_of(own).begin(), floats_of(own).end());
-    fill(own, 0);
-    restore_state(rank.optimizer, state);
-    if (!std::equal(floats_of(own).begin(), floats_of(own).end(), before.begin()))
-      throw Error("another state");
+    WholeState state = co_await whole_state(fabric, *rank.strategy, rank.arena.size());
+    auto& momentum = state.at("momentum");
+    compare({momentum.data(), momentum.size()}, reference.optimizer.state().at("momentum"));
   });
 }
 
 // What a checkpoint's writer is shown, one after the other, is the whole state; nobody else is
 // shown anything.
-TEST_P(Strategies, TheOptimizersStateIsStreamedInOrderToOneWorker) {
+TEST_P(Strategies, StreamTheOptimizersStateInOrderToOneRank) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     const std::vector<Arena::Parameter> parameters{{"a", 1000}, {"b", 7}, {"large", 1500000}};
     Rank rank(fabric, name, {{"fusion", "64KB"}}, 0, parameters);
-    for (int step = 1; step <= 2; ++step) co_await rank.step(8, 8, step);
-    OptimizerState whole;
-    co_await rank.strategy->whole_state(whole);
-    const Span expected = whole.at("momentum")->span();
+    Reference reference(parameters);
+    for (int step = 1; step <= 2; ++step) {
+      co_await rank.step(8, 8, step);
+      reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
+                     0);
+    }
+    co_await rank.strategy->flush();
     const int to = fabric.size() - 1;
-    std::size_t end = 0, wrong = 0;
+    std::vector<float> momentum;
     const TakeState take = [&](const std::string& vector, Range range, Span values) {
-      if (vector != "momentum" || range.offset != end || values.count != range.count) ++wrong;
-      const auto all_values = floats_of(values);
-      const auto all_expected = floats_of(expected);
-      for (std::size_t i = 0; i < values.count; ++i)
-        wrong += all_values[i] != all_expected[range.offset + i];
-      end = range.end();
+      if (vector != "momentum" || range.offset != momentum.size() || values.count != range.count)
+        throw Error("shown " + vector + " from " + std::to_string(range.offset));
+      const auto shown = floats_of(values);
+      momentum.insert(momentum.end(), shown.begin(), shown.end());
     };
     co_await rank.strategy->stream_state(to, take);
-    if (wrong > 0) throw Error(std::to_string(wrong) + " values are others");
-    if (end != (fabric.rank() == to ? expected.count : 0)) throw Error("not the whole of it");
+    if (momentum.size() != (fabric.rank() == to ? rank.arena.size() : 0))
+      throw Error("not the whole of it");
+    if (fabric.rank() == to)
+      compare({momentum.data(), momentum.size()}, reference.optimizer.state().at("momentum"));
     // Training goes on.
     co_await rank.step(8, 8, 3);
     co_await rank.strategy->flush();

@@ -46,7 +46,7 @@ Task<> sum_rounds(Fabric& fabric, int rounds) {
     auto* values = static_cast<float*>(memory->span().data);
     for (std::size_t i = 0; i < count; ++i)
       values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(fabric.rank() * round));
-    co_await fabric.all_reduce(0, {values, count}, Limit::silence(20s));
+    co_await fabric.all_reduce(0, {values, count}, Limit::silence(120s));
     const int ranks = fabric.size() * (fabric.size() - 1) / 2;
     for (std::size_t i = 0; i < count; ++i)
       if (values[i] != static_cast<float>(i % 1000 * static_cast<std::size_t>(fabric.size()) +
@@ -84,12 +84,11 @@ TEST(TcpCertificates, StreamsThatAreResetAreReplaced) {
       options.encrypt = encrypt;
       options.streams = 3;
     });
-    ranks.start([](Fabric& fabric) -> Task<> {
-      co_await fabric.loop().sleep_for(600ms);  // until there are three
+    ranks.proxy().cut_every(300'007);
+    ranks.start([&](Fabric& fabric) -> Task<> {
+      while (ranks.proxy().connections() < 3) co_await fabric.loop().sleep_for(1ms);
       co_await sum_rounds(fabric, 40);
     });
-    while (ranks.proxy().connections() < 3) std::this_thread::sleep_for(1ms);
-    ranks.proxy().cut_every(300'007);
     for (const RankEnd& end : ranks.ends()) EXPECT_TRUE(end.ok) << end.error;
     EXPECT_GT(ranks.proxy().connections(), 10);
   }
@@ -107,11 +106,11 @@ TEST(TcpCertificates, AnAuthorityBetweenMayVouchForAWorker) {
 // What two workers say that do not meet.
 std::pair<std::string, std::string> errors_of(const TcpOptions& zero, const TcpOptions& one) {
   TcpOptions host = zero, guest = one;
-  host.join_timeout = guest.join_timeout = 1s;
+  host.join_timeout = guest.join_timeout = 4s;
   auto first = start(host), second = start(guest);
   const End at_host = first.get(), at_guest = second.get();
-  EXPECT_LT(at_host.took, 4s);
-  EXPECT_LT(at_guest.took, 4s);
+  EXPECT_LT(at_host.took, 100s);
+  EXPECT_LT(at_guest.took, 100s);
   EXPECT_FALSE(at_guest.said.empty()) << "it says so at once";
   EXPECT_TRUE(has(at_host.error, "rank 1 did not join")) << at_host.error;
   EXPECT_TRUE(has(at_guest.error, "authentication failed")) << at_guest.error;
@@ -125,6 +124,7 @@ TEST(TcpCertificates, ThoseOfAnotherAuthorityAreRefusedByBothSides) {
                                        showing(run.options(1, 2), theirs.issue()));
   EXPECT_TRUE(has(host, "did not show a certificate that is trusted here")) << host;
   EXPECT_TRUE(has(host, "it refuses this worker: ")) << host;
+  EXPECT_FALSE(has(host, "sslv3") || has(host, "tlsv1")) << host;
   EXPECT_TRUE(has(guest, "unable to get local issuer certificate")) << guest;
 }
 
@@ -140,6 +140,7 @@ TEST(TcpCertificates, OneThatOnlyTheOtherSideRefusesLearnsWhy) {
       errors_of(showing(run.options(0, 2), ours.issue()), showing(run.options(1, 2), trusting));
   EXPECT_TRUE(has(host, "the last: unable to get local issuer certificate")) << host;
   EXPECT_TRUE(has(guest, "it refuses this worker: ")) << guest;
+  EXPECT_FALSE(has(guest, "sslv3") || has(guest, "tlsv1")) << guest;
   EXPECT_TRUE(has(guest, "unknown ca")) << guest;
 }
 
@@ -233,9 +234,9 @@ TEST(TcpCertificates, StrangersWithoutAGoodOneAreTurnedAway) {
     const TestAuthority authority;
     const TcpRun run;
     TcpOptions options = showing(run.options(0, 2), authority.issue());
-    options.join_timeout = 2s;
-    auto first = start(options);
+    options.join_timeout = 6s;
     const CertificateFiles files = authority.issue(each.kind);
+    auto first = start(options);
     Stranger stranger(each.name == std::string("none") ? nullptr : &files);
     if (each.name == std::string("TLS 1.2")) stranger.speak_older();
     EXPECT_FALSE(stranger.is_heard(connect_to_first(options), Side::connects)) << each.name;
@@ -250,10 +251,10 @@ TEST(TcpCertificates, NobodyTalksToOneThatListensWithoutAGoodOne) {
     const TestAuthority authority;
     const TcpRun run;
     TcpOptions options = showing(run.options(1, 2), authority.issue());
-    options.join_timeout = 2s;
+    options.join_timeout = 6s;
     const FileDescriptor listener = listen_at(resolve(parse_host_port(options.rendezvous)).front());
-    auto guest = start(options);
     const CertificateFiles files = authority.issue(each.kind);
+    auto guest = start(options);
     const Stranger stranger(&files);
     FileDescriptor socket;
     while (!socket.valid()) {  // the listening socket never blocks

@@ -31,7 +31,7 @@ struct Model {
       : scale(its_scale),
         arena({{"a", 5000}}, [&](std::size_t count) { return fabric.allocate(count); }),
         optimizer(arena.size(), SgdOptions{}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 30s, 0, 5),
+        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0, 5),
         strategy(make_strategy(name, {}, worker)),
         background(fabric.loop().spawn(strategy->background())) {}
 
@@ -60,14 +60,14 @@ struct Model {
     const Span mine = arena.parameters().at({0, 5000});
     const auto memory = allocate_on_heap(mine.count);
     std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
-    co_await fabric.broadcast(kCheck, memory->span(), 0, fabric.loop().now() + 30s);
+    co_await fabric.broadcast(kCheck, memory->span(), 0, fabric.loop().now() + 120s);
     require(std::ranges::equal(floats_of(mine), floats_of(memory->span())), "replicas differ");
     // Who has a pace of its own may have made more steps before it heard that all were made.
     std::int64_t longest = steps;
     const Merge greater = [](std::span<std::byte> into, std::span<const std::byte> from) {
       pack(into, std::max(unpack<std::int64_t>(into), unpack<std::int64_t>(from)));
     };
-    co_await fabric.combine(kCheck, message_in(longest), greater, fabric.loop().now() + 30s);
+    co_await fabric.combine(kCheck, message_in(longest), greater, fabric.loop().now() + 120s);
     const double one = -kRate * static_cast<double>(scale);  // a step's on rank 0
     const double most = one * kSteps;
     const double least =
@@ -84,7 +84,7 @@ struct Model {
     const Merge add = [](std::span<std::byte> into, std::span<const std::byte> from) {
       pack(into, unpack<std::int64_t>(into) + unpack<std::int64_t>(from));
     };
-    co_await fabric.combine(kCheck, message_in(averagings), add, fabric.loop().now() + 30s);
+    co_await fabric.combine(kCheck, message_in(averagings), add, fabric.loop().now() + 120s);
     require(averagings > 0, "all trained alone");
     require(figures["dead"].empty(), "lost somebody");
   }

@@ -1,11 +1,16 @@
 // What workers call together: what it gives, and what they learn when they do not call the same.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <thread>
 
 #include "conformance/joined.h"
+#include "runtime/calls.h"
+#include "runtime/world_impl.h"
 #include "skein/world.h"
 
 namespace skein {
@@ -97,31 +102,32 @@ TEST(WorldCalls, WhatIsGatheredIsEverybodysOwn) {
 using Call = std::pair<const char*, std::function<void(World&)>>;
 const std::vector<Call>& calls() {
   static const std::vector<Call> all{
-      {"barrier", [](World& w) { w.barrier(); }},
-      {"barrier 'after loading'", [](World& w) { w.barrier("after loading"); }},
-      {"sum of 3 values",
+      {"world.barrier()", [](World& w) { w.barrier(); }},
+      {"world.barrier(\"after loading\")", [](World& w) { w.barrier("after loading"); }},
+      {"world.sum() of 3 values",
        [](World& w) {
          w.sum({1, 2, 3});
        }},
-      {"sum of 70000 values", [](World& w) { w.sum(std::vector<double>(70000)); }},
-      {"sum of 3 integers",
+      {"world.sum() of 70000 values", [](World& w) { w.sum(std::vector<double>(70000)); }},
+      {"world.sum_integers() of 3 integers",
        [](World& w) {
          w.sum_integers({1, 2, 3});
        }},
-      {"max of 1 value", [](World& w) { w.max({1}); }},
-      {"min of 9 integers", [](World& w) { w.min_integers(std::vector<std::int64_t>(9)); }},
-      {"gather of 2 values",
+      {"world.max() of 1 value", [](World& w) { w.max({1}); }},
+      {"world.min_integers() of 9 integers",
+       [](World& w) { w.min_integers(std::vector<std::int64_t>(9)); }},
+      {"world.gather() of 2 values",
        [](World& w) {
          w.gather({1, 2});
        }},
-      {"gather of texts", [](World& w) { w.gather_text(std::string(100'000, 'x')); }},
-      {"broadcast of values from rank 1", [](World& w) { w.broadcast({1}, 1); }},
-      {"broadcast of a text from rank 0", [](World& w) { w.broadcast_text("x"); }},
-      {"group of ranks 0, 1",
+      {"world.gather_text()", [](World& w) { w.gather_text(std::string(100'000, 'x')); }},
+      {"world.broadcast() from rank 1", [](World& w) { w.broadcast({1}, 1); }},
+      {"world.broadcast_text() from rank 0", [](World& w) { w.broadcast_text("x"); }},
+      {"world.group() of ranks 0, 1",
        [](World& w) {
          w.group({0, 1});
        }},
-      {"split", [](World& w) { w.split(0); }}};
+      {"world.split()", [](World& w) { w.split(0); }}};
   return all;
 }
 
@@ -145,34 +151,109 @@ TEST(WorldCalls, DifferentCallsAreAnErrorOnAllThatSaysWhoCalledWhat) {
   });
 }
 
+// All are there, however long that took; from then on nobody waits for longer than `patience`.
+void meet(World& world, milliseconds patience) {
+  world.barrier();
+  world.impl().set_patience(patience);
+}
+
 // Rank 0 comes much later than rank 1 and waits for other ranks: still nobody takes it for missing.
 TEST(WorldCalls, WhoDoesNotComeIsNamedWithTheCall) {
-  on_workers(
-      4,
-      [](World& world) {
-        world.barrier();
-        if (world.rank() == 2) return std::this_thread::sleep_for(milliseconds(2000));
-        if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
-        try {
-          world.barrier("after loading");
-          ADD_FAILURE() << "without rank 2";
-        } catch (const IoError& error) {
-          EXPECT_NE(
-              std::string(error.what()).find("rank 2 has not come to barrier 'after loading'"),
-              std::string::npos)
-              << error.what();
-        }
-        try {
-          world.sum({1});
-          ADD_FAILURE() << "after a call that failed";
-        } catch (const IoError& error) {
-          EXPECT_NE(std::string(error.what()).find("sum of 1 value cannot be: a call before"),
-                    std::string::npos)
-              << error.what();
-        }
-        std::this_thread::sleep_for(milliseconds(300));  // so that the others hear of it
-      },
-      milliseconds(800));
+  void* const shared = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& ended = *new (shared) std::atomic<int>(0);
+  const auto until_all_have_ended = [&] {
+    while (ended < 3) std::this_thread::sleep_for(milliseconds(1));
+  };
+  on_workers(4, [&](World& world) {
+    meet(world, milliseconds(4000));
+    if (world.rank() == 2) return until_all_have_ended();
+    if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
+    try {
+      world.barrier("after loading");
+      ADD_FAILURE() << "without rank 2";
+    } catch (const IoError& error) {
+      EXPECT_NE(std::string(error.what())
+                    .find("rank 2 has not come to world.barrier(\"after loading\"), which ranks "),
+                std::string::npos)
+          << error.what();
+    }
+    try {
+      world.sum({1});
+      ADD_FAILURE() << "after a call that failed";
+    } catch (const IoError& error) {
+      EXPECT_NE(std::string(error.what()).find("world.sum() of 1 value cannot be: a call before"),
+                std::string::npos)
+          << error.what();
+    }
+    ++ended;
+    until_all_have_ended();  // the others hear of it from the call, not from one that has left
+  });
+  ::munmap(shared, sizeof(std::atomic<int>));
+}
+
+// Rank 2 is inside a task of its own, as in a step, which the others do not come to. What it waits
+// for there comes when the others have been told, by their ends.
+TEST(WorldCalls, TellWhatAMissingWorkerIsDoingAndWhatToDo) {
+  // Nobody leaves before all have been told: shared by the processes.
+  auto* const told = static_cast<std::atomic<int>*>(::mmap(nullptr, sizeof(std::atomic<int>),
+                                                           PROT_READ | PROT_WRITE,
+                                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(told), MAP_FAILED);
+  on_workers(3, [told](World& world) {
+    Workers::Calls& calls = world.calls();
+    calls.advise("call it in step");
+    meet(world, milliseconds(4000));
+    std::string why;
+    try {
+      if (world.rank() == 2) {
+        std::byte byte{};
+        world.impl().courier().wait(calls.inside(
+            "run.step()", calls.fabric().receive(Workers::Calls::kPartsChannel, 0,
+                                                 message_of(std::span(&byte, 1)), kNever)));
+      } else {
+        const Workers::Calls::Scope outer(calls, "run.save_checkpoint()");
+        const Workers::Calls::Scope inner(calls, "run.flush()");
+        world.sum({1});
+      }
+      ADD_FAILURE() << "without the others";
+    } catch (const IoError& error) {
+      why = error.what();
+    }
+    for (++*told; *told < 3;) std::this_thread::yield();
+    if (world.rank() == 2) return;
+    for (const char* part : {"rank 2 has not come to run.save_checkpoint(), which rank",
+                             "; rank 2 is in ", "run.step(); call it in step"})
+      EXPECT_NE(why.find(part), std::string::npos) << why;
+  });
+}
+
+TEST(WorldCalls, NameTheUsersCallAndNotItsParts) {
+  in_both_ways(2, [](World& world) {
+    const std::string mine = world.rank() == 0 ? "run.save()" : "run.evaluate()";
+    const auto why = [&](const char* call, double values) {
+      const Workers::Calls::Scope scope(world.calls(), call);
+      try {
+        world.sum(std::vector<double>(static_cast<std::size_t>(values)));
+      } catch (const ConfigError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    EXPECT_EQ(why(mine.c_str(), 1),
+              "the workers made different calls: rank 0 called run.save(), rank 1 called "
+              "run.evaluate(); expected the same of all");
+    EXPECT_EQ(
+        why("run.save()", 1 + world.rank()),
+        "the workers made different calls: rank 0 called run.save() (world.sum() of 1 value), "
+        "rank 1 called run.save() (world.sum() of 2 values); expected the same of all");
+    const Workers::Calls::Scope call(world.calls(), "run.evaluate()");
+    const Workers::Calls::Scope users_code(world.calls(), "");
+    EXPECT_EQ(
+        why(world.rank() == 0 ? "" : "run.save()", 1),
+        "the workers made different calls: rank 0 called world.sum() of 1 value, rank 1 called "
+        "run.save(); expected the same of all");
+  });
 }
 
 // While it waits in the call for rank 2, to which all may have come when it dies; to the next one
@@ -201,8 +282,59 @@ TEST(WorldCalls, ARankThatDiesIsNamedWithTheCall) {
           }
           if (killer.joinable()) killer.join();
         },
-        std::chrono::seconds(20), 1);
+        std::chrono::seconds(120), 1);
   }
+}
+
+// How main() ends on each of two workers, of which rank 1 throws `error`; rank 0 checks what it
+// learns of that.
+template <typename Exception>
+std::vector<int> codes_of_run(const Exception& error, const std::vector<std::string>& told) {
+  static int runs = 0;
+  const std::string run_id = "world-run-" + std::to_string(::getpid()) + std::to_string(runs++);
+  std::vector<pid_t> children;
+  for (const char* rank : {"0", "1"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setenv("SKEIN_RANK", rank, 1);
+      ::setenv("SKEIN_SIZE", "2", 1);
+      ::setenv("SKEIN_RUN", run_id.c_str(), 1);
+      const int code = World::run([&](World& world) {
+        world.barrier();
+        if (world.rank() == 1) throw error;
+        std::string why;
+        try {
+          world.barrier("after the error");
+        } catch (const IoError& lost) {
+          why = lost.what();
+        }
+        for (const std::string& part : told) EXPECT_NE(why.find(part), std::string::npos) << why;
+        EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+        EXPECT_LT(why.size(), 600u);
+        if (testing::Test::HasFailure()) throw Error("rank 0 was not told");
+      });
+      std::fflush(nullptr);
+      ::_exit(code);
+    }
+    children.push_back(child);
+  }
+  std::vector<int> codes;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+  }
+  return codes;
+}
+
+TEST(WorldRun, TellsTheOthersWhichExceptionEndedAWorker) {
+  EXPECT_EQ(codes_of_run(std::logic_error("a bad batch"), {"rank 1", "a bad batch"}),
+            (std::vector<int>{0, 1}));
+  EXPECT_EQ(codes_of_run(ConfigError("no such file"), {"rank 1", "no such file"}),
+            (std::vector<int>{0, 2}));
+  EXPECT_EQ(codes_of_run(std::runtime_error("two\nlines " + std::string(5000, 'x')),
+                         {"two lines xxx", "x…"}),
+            (std::vector<int>{0, 1}));
 }
 
 TEST(WorldGroups, DoTheirOwnCallsBesideEachOther) {
@@ -240,8 +372,8 @@ TEST(WorldGroups, ErrorsNameTheWorldsRanks) {
       ADD_FAILURE() << "different calls";
     } catch (const ConfigError& error) {
       EXPECT_EQ(std::string(error.what()),
-                "the workers made different calls: rank 1 called sum of 1 value, rank 3 called "
-                "barrier; expected the same of all");
+                "the workers made different calls: rank 1 called group.sum() of 1 value, rank 3 "
+                "called group.barrier(); expected the same of all");
     }
     world.barrier();
   });

@@ -38,7 +38,7 @@ TEST(Example, AnotherProjectTrainsWithTheInstalledPackage) {
   Installed::get().build({"train_your_model"});
   const std::string program = Installed::get().example("train_your_model/train_your_model");
   expect_standard_library_first(program);
-  expect_standard_library_first(prefix + "/bin/skein");
+  expect_standard_library_first(prefix + "/libexec/skein/skein-torch");
   const std::string one = folder / "one.safetensors", two = folder / "two.safetensors";
   const std::string alone = must({program, "64", one});
   const std::string together =

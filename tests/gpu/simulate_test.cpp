@@ -9,8 +9,6 @@
 namespace skein::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 Json simulated(const Folder& folder, const std::string& device, const Words& more) {
   const std::string file = folder / (device + ".json");
   const Finished end =
@@ -18,7 +16,7 @@ Json simulated(const Folder& folder, const std::string& device, const Words& mor
                     "--workers", "4", "--batch", "16", "--emulate-step", "40ms", "--set",
                     "data.train=2000", "--set", "data.test=200", "--json", file},
                    more))
-          .wait(150s);
+          .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   return end.code == 0 ? json_of(file) : Json();
 }

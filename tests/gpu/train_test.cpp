@@ -10,8 +10,6 @@
 namespace skein::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 // Glyphs that a cnn learns well in a few seconds.
 Words lesson(const std::string& device, const Words& more) {
   return with({kSkein, "train", "--quiet", "--device", device, "--workers", "4", "--model", "cnn",
@@ -21,7 +19,7 @@ Words lesson(const std::string& device, const Words& more) {
 
 Json lesson_json(const Folder& folder, const std::string& device, const Words& more) {
   const std::string file = folder / (device + ".json");
-  const Finished end = Process(lesson(device, with(more, {"--json", file}))).wait(150s);
+  const Finished end = Process(lesson(device, with(more, {"--json", file}))).wait();
   EXPECT_EQ(end.code, 0) << end.err;
   return end.code == 0 ? json_of(file) : Json();
 }
@@ -57,7 +55,7 @@ class SameBitsOnGpu : public OnGpu {
  protected:
   std::string model(const std::string& name, Words more) {
     more = with(more, {"--deterministic", "--out", folder_ / name});
-    const Finished end = Process(lesson("cuda", more)).wait(120s);
+    const Finished end = Process(lesson("cuda", more)).wait();
     EXPECT_EQ(end.code, 0) << end.err;
     return folder_ / (name + "/model.safetensors");
   }
@@ -97,7 +95,7 @@ class ResumesElsewhere : public OnGpu, public ::testing::WithParamInterface<std:
                  "--out",      out};
       if (device == "cuda") more = with(more, {"--tf32", "off"});
       if (part > 1) more = with(more, {"--resume", out});
-      const Finished end = Process(lesson(device, more)).wait(120s);
+      const Finished end = Process(lesson(device, more)).wait();
       EXPECT_EQ(end.code, 0) << end.err;
     }
     return out + "/model.safetensors";
@@ -120,32 +118,32 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ResumesElsewhere,
                          ::testing::Values("allreduce", "dear", "local"),
                          [](const auto& info) { return info.param; });
 
-TEST_F(OnGpu, AKilledWorkerEndsTheRunInSeconds) {
-  Process run(lesson("cuda", {"--epochs", "1000", "--out", folder_ / "out"}));
+// `wait` gives up long before the deadline.
+TEST_F(OnGpu, AKilledWorkerEndsTheRunLongBeforeTheDeadline) {
+  Process run(
+      lesson("cuda", {"--epochs", "1000000", "--deadline", "10000s", "--out", folder_ / "out"}));
   const auto steps = [&] { return count(contents(folder_ / "out/metrics.jsonl"), "\"step\""); };
-  ASSERT_TRUE(eventually([&] { return steps() > 20; }, 60s)) << run.err();
+  ASSERT_TRUE(eventually([&] { return steps() > 20; })) << run.err();
   const auto workers = children_of(run);
   ASSERT_EQ(workers.size(), 4u);
-  const auto killed = std::chrono::steady_clock::now();
   ::kill(workers[2], SIGKILL);
-  const Finished end = run.wait(30s);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 10s);
+  const Finished end = run.wait();
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(count(end.err, "rank 2 was killed by SIGKILL"), 1) << end.err;
   for (const pid_t worker : workers) EXPECT_NE(::kill(worker, 0), 0) << "a worker is left";
 }
 
 TEST_F(OnGpu, CtrlCSavesAndTheRunCanBeResumed) {
-  const Words job{"--epochs", "1000", "--out", folder_ / "out"};
+  const Words job{"--epochs", "1000000", "--out", folder_ / "out"};
   Process run(lesson("cuda", job));
   const auto steps = [&] { return count(contents(folder_ / "out/metrics.jsonl"), "\"step\""); };
-  ASSERT_TRUE(eventually([&] { return steps() > 20; }, 60s)) << run.err();
+  ASSERT_TRUE(eventually([&] { return steps() > 20; })) << run.err();
   ::kill(run.pid(), SIGINT);
-  const Finished end = run.wait(60s);
-  EXPECT_EQ(end.code, 0) << end.err;
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 75) << end.err;
   const Finished resumed = Process(lesson("cuda", {"--samples", "64", "--out", folder_ / "out",
                                                    "--resume", folder_ / "out"}))
-                               .wait(60s);
+                               .wait();
   EXPECT_EQ(resumed.code, 0) << resumed.err;
 }
 
@@ -166,7 +164,7 @@ class OtherModelsOnGpu : public OnGpu {
   void trains(const Words& job) {
     const Finished end =
         Process(with({kSkein, "train", "--quiet", "--device", "cuda", "--workers", "2"}, job))
-            .wait(150s);
+            .wait();
     EXPECT_EQ(end.code, 0) << end.err;
   }
 };
@@ -198,7 +196,7 @@ TEST_F(OnGpu, AutoTakesAWorkerPerGpu) {
   const Finished end =
       Process({kSkein, "train", "--quiet", "--samples", "64", "--set", "data.train=64", "--set",
                "data.test=10", "--json", folder_ / "run.json"})
-          .wait(90s);
+          .wait();
   ASSERT_EQ(end.code, 0) << end.err;
   const Json run = json_of(folder_ / "run.json");
   EXPECT_EQ(run["workers"], doctor_.gpus);
@@ -209,7 +207,7 @@ TEST_F(OnGpu, AutoTakesAWorkerPerGpu) {
 }
 
 TEST_F(OnGpu, AGpuThatIsNotThereIsNamed) {
-  const Finished end = Process(lesson("cuda:99", {})).wait(60s);
+  const Finished end = Process(lesson("cuda:99", {})).wait();
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(count(end.err, "--device cuda:99: this host has "), 1) << end.err;
 }

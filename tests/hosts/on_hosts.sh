@@ -30,6 +30,7 @@ for ((i = 0; i < hosts; ++i)); do
   ip link set "sk$i-$$" master "$bridge" up
   ip -n "$tag-$i" addr add "10.78.0.$((i + 1))/24" dev eth0
   ip -n "$tag-$i" link set eth0 up
+  ip -n "$tag-$i" addr add "fe80::$((i + 1))/64" dev eth0 nodad 2>/dev/null || true  # without IPv6
   ip -n "$tag-$i" link set lo up
   if [ "$rate" != none ]; then
     ip netns exec "$tag-$i" tc qdisc add dev eth0 root tbf rate "$rate" burst 512kb latency 100ms

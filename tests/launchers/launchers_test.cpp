@@ -27,7 +27,7 @@ std::string find_torchrun() {
 
 void expect_three_workers(const Words& command, const std::string& launcher,
                           const Process::Environment& environment = {}) {
-  const Finished end = Process(command, environment).wait(60s);
+  const Finished end = Process(command, environment).wait();
   ASSERT_EQ(end.code, 0) << end.err << end.out;
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(count(end.out,
@@ -59,7 +59,7 @@ TEST(Launchers, TorchrunWhichSaysWhereToMeet) {
     return more;
   };
   // Debian 12 has one that its own Python is too new for.
-  if (torchrun == "torchrun" && Process(with({"1", "true"})).wait(60s).code != 0)
+  if (torchrun == "torchrun" && Process(with({"1", "true"})).wait().code != 0)
     GTEST_SKIP() << "this machine's torchrun starts nothing; make test-torch TORCH=pip installs "
                     "one that does";
   const Folder folder;

@@ -14,15 +14,14 @@ using namespace std::chrono_literals;
 class Slurm : public ::testing::Test {
  protected:
   // Runs a script of tests/slurm on a cluster of two nodes.
-  Finished on_cluster(const std::string& script, const Words& arguments,
-                      std::chrono::milliseconds limit) {
+  Finished on_cluster(const std::string& script, const Words& arguments) {
     const std::string scripts = std::string(kSource) + "/tests/slurm/";
     const std::string programs = std::filesystem::path(kSkein).parent_path().string();
     return Process(with({scripts + "cluster.sh", "2", folder / "cluster", "--", scripts + script},
                         arguments),
                    {{"HOME", folder.path()},  // which all nodes share
                     {"PATH", programs + ":/usr/sbin:/usr/bin:/sbin:/bin"}})
-        .wait(limit);
+        .wait();
   }
 
   std::string daemon_logs() const {
@@ -56,7 +55,7 @@ void expect_two_by_two(const std::string& out, const std::string& name,
 }
 
 TEST_F(Slurm, PlacesWorkersBySrunMpirunAndBoth) {
-  const Finished end = on_cluster("placements.sh", {SKEIN_PLACED, folder.path()}, 100s);
+  const Finished end = on_cluster("placements.sh", {SKEIN_PLACED, folder.path()});
   if (end.code == 77) GTEST_SKIP() << end.out;
   ASSERT_EQ(end.code, 0) << end.out << end.err << daemon_logs();
   for (const char* mpi : {"none", "pmi2", "pmix"})
@@ -90,8 +89,7 @@ TEST_F(Slurm, AJobThatIsWarnedCancelledAndRequeuedFinishes) {
   const Finished end =
       on_cluster("cancel_and_requeue.sh",
                  with({folder / "out", std::string(kSource) + "/examples/slurm/tcp.sh"},
-                      with(job, {"--emulate-step", "40ms", "--json", folder / "run.json"})),
-                 150s);
+                      with(job, {"--emulate-step", "40ms", "--json", folder / "run.json"})));
   if (end.code == 77) GTEST_SKIP() << end.out;
   ASSERT_EQ(end.code, 0) << end.out << end.err << daemon_logs();
   const Json run = json_of(folder / "run.json");

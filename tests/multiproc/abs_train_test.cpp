@@ -25,7 +25,7 @@ class AbsTrain : public ::testing::Test {
   }
 
   void train(const std::string& options) {
-    const Finished end = Process(command(options)).wait(100s);
+    const Finished end = Process(command(options)).wait();
     ASSERT_EQ(end.code, 0) << end.err;
   }
 
@@ -78,7 +78,7 @@ TEST_F(AbsTrain, WithoutDelayIsSynchronousSgd) {
   for (const char* workers : {"2", "4"}) {
     const Finished end = Process({kSkein, "run", "-n", workers, "--", kDearProgram, folder.path(),
                                   "0", "abs_without_delay"})
-                             .wait(60s);
+                             .wait();
     EXPECT_EQ(end.code, 0) << end.err;
   }
 }
@@ -101,15 +101,14 @@ TEST_F(AbsTrain, GoesOnFromACheckpoint) {
 
 TEST_F(AbsTrain, EndsWhenAWorkerIsKilled) {
   Process run(command("--samples 100000000 --emulate-step 5ms --out " + (folder / "out")));
-  ASSERT_TRUE(
-      eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }, 60s));
+  ASSERT_TRUE(eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }));
   pid_t worker = 0;
   std::istringstream(contents("/proc/" + std::to_string(run.pid()) + "/task/" +
                               std::to_string(run.pid()) + "/children")) >>
       worker;
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
-  const Finished end = run.wait(20s);
+  const Finished end = run.wait();
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(count(end.err, "was killed by SIGKILL"), 1) << end.err;
 }
@@ -120,7 +119,7 @@ TEST_F(AbsTrain, RefusesOptionsThatItDoesNotHave) {
            {"lr_scaling=cubic", "expected none, linear or sqrt"},
            {"max_micro_batches=0", "expected a whole number from 1"},
            {"reference_batch=64", "expected lr_scaling = linear or sqrt"}}) {
-    const Finished end = Process(command("--set strategy." + option)).wait(20s);
+    const Finished end = Process(command("--set strategy." + option)).wait();
     EXPECT_EQ(end.code, 2) << option;
     EXPECT_NE(end.err.find(said), std::string::npos) << end.err;
   }

@@ -23,7 +23,7 @@ Words advise_words(const Words& more) {
 Json advice(Words more, Finished* end_of = nullptr) {
   const Folder folder;
   more.insert(more.end(), {"--quiet", "--json", folder / "a.json"});
-  const Finished end = Process(advise_words(more)).wait(std::chrono::seconds(60));
+  const Finished end = Process(advise_words(more)).wait();
   EXPECT_EQ(end.code, 0) << end.out << end.err;
   if (end_of != nullptr) *end_of = end;
   return Json::parse(contents(folder / "a.json"));
@@ -107,7 +107,7 @@ TEST(Advise, LeavesNothingInTheTemporaryFolderAndWritesThroughNoLinkOfOthers) {
                   {{"TMPDIR", folder / "tmp"}});
   const std::string guessed = folder / "tmp/skein-advise-" + std::to_string(process.pid());
   std::filesystem::create_symlink(folder / "victim", guessed + ".json");
-  const Finished end = process.wait(std::chrono::seconds(60));
+  const Finished end = process.wait();
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_FALSE(std::filesystem::exists(folder / "victim"));
   EXPECT_TRUE(std::filesystem::is_symlink(guessed + ".json"));

@@ -23,7 +23,7 @@ inline std::string dom_after_scripts(const std::string& url, int width) {
                "--virtual-time-budget=4000", "--window-size=" + std::to_string(width) + ",900",
                "--dump-dom", url},
               {{"HOME", profile.path()}})
-          .wait(std::chrono::seconds(60));
+          .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   return end.out;
 }

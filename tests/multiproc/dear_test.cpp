@@ -40,7 +40,7 @@ class Program {
     Words argv{kSkein, "run",        "-n",           std::to_string(workers),
                "--",   kDearProgram, folder_.path(), bytes_per_second};
     argv.insert(argv.end(), cases.begin(), cases.end());
-    const Finished end = Process(argv).wait(100s);
+    const Finished end = Process(argv).wait();
     EXPECT_EQ(end.code, 0) << end.err;
     std::istringstream lines(end.out);
     for (std::string line; std::getline(lines, line);) {

@@ -26,7 +26,7 @@ class DearTrain : public ::testing::Test {
         std::to_string(workers) + " --batch " + std::to_string(32 / workers));
     for (std::string word; job >> word;) argv.push_back(word);
     argv.insert(argv.end(), more.begin(), more.end());
-    const Finished end = Process(argv).wait(100s);
+    const Finished end = Process(argv).wait();
     ASSERT_EQ(end.code, 0) << end.err;
   }
 

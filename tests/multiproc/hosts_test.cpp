@@ -2,6 +2,7 @@
 // itself where there is an sshd to start.
 #include <sys/stat.h>
 
+#include "keep/checkpoint_files.h"
 #include "launch/meeting_place.h"
 #include "multiproc/paths.h"
 #include "multiproc/train_command.h"
@@ -53,11 +54,22 @@ TEST_F(HostsCommand, TrainingHasTheBitsOfOneHost) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "many/logs/rank-3.log"));
 }
 
+// Each host would write its workers' parts to a /tmp of its own, and the trace lack them.
+TEST_F(HostsCommand, ATraceThatIsNoFileNeedsAFolderThatAllHostsSee) {
+  const Words job{"--strategy", "dear", "--samples", "64", "--trace", "-"};
+  refused(with(job, hosts()),
+          {"--trace: this is no file", "expected --out DIR, or the name of a file"});
+  const Finished end = train(with(with(job, {"--out", folder_ / "out"}), hosts()));
+  ASSERT_EQ(end.code, 0) << end.err;
+  for (const char* rank : {"0", "1", "2", "3"})
+    EXPECT_GT(count(end.out, std::string("\"pid\":") + rank + ","), 3) << "rank " << rank;
+}
+
 TEST_F(HostsCommand, ThisHostNeedsNoSsh) {
   const Finished end = Process({kSkein, "run", "--hosts", "localhost:2", "--show-all", "--", "sh",
                                 "-c", "echo $SKEIN_SIZE"},
                                {{"PATH", "/bin:/usr/bin"}})
-                           .wait(60s);
+                           .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(count(end.out, "[1] 2\n"), 1) << end.out;
 }
@@ -67,7 +79,7 @@ TEST_F(HostsCommand, WorkersGetTheVariablesThatAreNamed) {
   const Finished end = Process(with(with({kSkein, "run", "--env", "TEA"}, hosts("127.0.0.1")),
                                     {"--", "sh", "-c", "echo \"$TEA and $SKEIN_SEED\""}),
                                {{"TEA", "green  tea"}})
-                           .wait(60s);
+                           .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(end.out, "green  tea and 1\n");
 }
@@ -75,7 +87,7 @@ TEST_F(HostsCommand, WorkersGetTheVariablesThatAreNamed) {
 TEST_F(HostsCommand, TheFabricIsMeasuredBetweenHosts) {
   const Finished end =
       Process(with({kSkein, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"}, hosts()))
-          .wait(60s);
+          .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(count(end.out, "4 workers on the tcp fabric"), 1) << end.out;
 }
@@ -85,12 +97,11 @@ TEST_F(HostsCommand, AKilledWorkerEndsTheRunInOneBlock) {
                                   folder_ / "out", "--env", "MARK"},
                                  hosts()));
   Process process(job, {{"MARK", folder_.path()}});
-  ASSERT_TRUE(
-      eventually([&] { return std::filesystem::exists(folder_ / "out/checkpoints/256"); }, 100s));
+  ASSERT_TRUE(eventually([&] { return !checkpoints_in(folder_ / "out").empty(); }));
   const auto third = workers_with("SKEIN_RANK=3");
   ASSERT_EQ(third.size(), 1u);
   kill(third[0], SIGKILL);
-  const Finished end = process.wait(60s);
+  const Finished end = process.wait();
   EXPECT_EQ(end.code, 1);
   // Before it there may be lines that say who is waited for while all start.
   const std::size_t block =
@@ -115,7 +126,7 @@ TEST_F(HostsCommand, PrintedCommandsStartTheRunByHand) {
       {"--samples", "128", "--print-commands", "--rendezvous", "127.0.0.1:" + std::to_string(port),
        "--secret", folder_ / "secret", "--json", folder_ / "it's.json"},
       hosts("a,me@b:2")));
-  const Finished printed = Process(job).wait(60s);
+  const Finished printed = Process(job).wait();
   ASSERT_EQ(printed.code, 0) << printed.err;
   EXPECT_EQ(count(printed.out, "# on a\n"), 1);
   EXPECT_EQ(count(printed.out, "# on me@b\n"), 1);
@@ -129,7 +140,7 @@ TEST_F(HostsCommand, PrintedCommandsStartTheRunByHand) {
           Words{"sh", "-c", "PATH=" + folder_.path() + ":$PATH; export PATH; " + line}));
   ASSERT_EQ(workers.size(), 3u);
   for (const auto& worker : workers) {
-    const Finished end = worker->wait(100s);
+    const Finished end = worker->wait();
     EXPECT_EQ(end.code, 0) << end.err;
   }
   EXPECT_EQ(json_of(folder_ / "it's.json")["workers"], 3);
@@ -155,10 +166,14 @@ TEST_F(HostsCommand, WhatDoesNotFitTogetherIsRefused) {
   const Finished run = testing::run({kSkein, "run", "--hosts", "a", "-n", "2", "--", "true"});
   EXPECT_EQ(run.code, 2);
   EXPECT_EQ(count(run.err, "--workers 2: the hosts have 1"), 1) << run.err;
+  const Finished local =
+      testing::run({kSkein, "run", "--hosts", "a,b", "--fabric", "local", "--", "true"});
+  EXPECT_EQ(local.code, 2);
+  EXPECT_EQ(count(local.err, "expected --fabric tcp with --hosts"), 1) << local.err;
   const Finished torchrun =
       Process(command({"--hosts", "a,b"}),
               {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})
-          .wait(60s);
+          .wait();
   EXPECT_EQ(torchrun.code, 2);
   EXPECT_EQ(count(torchrun.err, "torchrun has started this worker"), 1) << torchrun.err;
 }
@@ -183,7 +198,7 @@ class RealSsh : public HostsCommand {
         [&] {
           return run(with(words_of(ssh("user")), {"127.0.0.1", "true"})).code == 0;
         },
-        5s);
+        120s);
     if (!works) GTEST_SKIP() << "no sshd that lets this user in: " << sshd_->err();
   }
   std::string ssh(const std::string& key) const {
@@ -204,16 +219,15 @@ TEST_F(RealSsh, LeadsToHostsAndItsEndToTheEndOfTheirWorkers) {
   Process process({kSkein, "run", "--hosts", "127.0.0.1:2,localhost:2", "--ssh", ssh("user"),
                    "--env", "MARK", "--", "sleep", "100"},
                   {{"MARK", folder_.path()}});
-  ASSERT_TRUE(eventually([&] { return workers_with("").size() == 4; }, 60s));
+  ASSERT_TRUE(eventually([&] { return workers_with("").size() == 4; }));
   kill(process.pid(), SIGKILL);
   process.wait();
-  EXPECT_TRUE(eventually([&] { return workers_with("").empty(); }, 5s));
+  EXPECT_TRUE(eventually([&] { return workers_with("").empty(); }));
 }
 
 TEST_F(RealSsh, RefusesAUserWithAnotherKey) {
   const Finished end =
-      Process({kSkein, "run", "--hosts", "127.0.0.1", "--ssh", ssh("host"), "--", "true"})
-          .wait(60s);
+      Process({kSkein, "run", "--hosts", "127.0.0.1", "--ssh", ssh("host"), "--", "true"}).wait();
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(count(end.err, "host 127.0.0.1: ssh ended with code 255"), 1) << end.err;
   EXPECT_EQ(count(end.err, "Permission denied"), 1) << end.err;

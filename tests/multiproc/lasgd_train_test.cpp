@@ -64,12 +64,11 @@ TEST_P(LocalTraining, AKilledWorkerEndsTheRun) {
   const Folder folder;
   Process run(command({"--workers", "3", "--strategy", GetParam(), "--data-split", "once",
                        "--samples", "100000000", "--out", folder / "out"}));
-  ASSERT_TRUE(
-      eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }, 60s));
+  ASSERT_TRUE(eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }));
   const std::vector<pid_t> workers = children_of(run);
   ASSERT_EQ(workers.size(), 3u);
   ::kill(workers[1], SIGKILL);
-  const Finished end = run.wait(20s);
+  const Finished end = run.wait();
   EXPECT_EQ(end.code, 1) << end.err;
   EXPECT_EQ(count(end.err, "was killed by SIGKILL"), 1) << end.err;
 }
@@ -162,13 +161,13 @@ TEST(DataSplit, OnceGoesOnAfterTheBlocksThatWereHandedOut) {
     const Folder folder;
     const Words job{"--strategy",     "lasgd", "--data-split", "once", "--epochs", "1",
                     "--batch",        "7",     "--lr",         "0.01", "--out",    folder / "out",
-                    "--emulate-step", "8ms"};
+                    "--emulate-step", "100ms"};
     Process part(command(with(job, {"--workers", "3", "--trace", folder / "a.json"})));
     ASSERT_TRUE(
-        eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }, 60s));
+        eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }));
     ::kill(part.pid(), SIGINT);
-    const Finished end = part.wait(20s);
-    ASSERT_EQ(end.code, 0) << end.err;
+    const Finished end = part.wait();
+    ASSERT_EQ(end.code, 75) << end.err;
     train_ok(with(
         job, {"--workers", workers, "--resume", folder / "out", "--trace", folder / "b.json"}));
     auto visits = blocks_in(folder / "a.json");

@@ -35,6 +35,38 @@ TEST(CommandLine, HelpAndVersion) {
   }
 }
 
+// Without skein-torch beside it, and so without torch.
+TEST(CommandLine, NeedsTorchOnlyForWorkersAndModels) {
+  const Folder folder;
+  const std::string alone = folder / "skein";
+  std::filesystem::copy_file(kSkein, alone);
+  for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
+           {"--help"},
+           {"train", "--help"},
+           {"topology", "--kind", "ring", "--workers", "4"},
+           {"simulate", "--workers", "4", "--profile", "resnet50", "--network", "10gbe"},
+           {"run", "-n", "2", "--", "/bin/true"}}) {
+    words.insert(words.begin(), alone);
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 0) << words[1] << ": " << end.err;
+  }
+  const Finished refused = run({alone, "train", "--strategy", "dera"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("dear"), std::string::npos) << refused.err;
+  const Finished doctor = run({alone, "doctor"});
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_NE(doctor.err.find("skein-torch: No such file"), std::string::npos) << doctor.err;
+}
+
+TEST(CommandLine, KeepsItsArgumentsWhereItNeedsTorch) {
+  const Finished end = skein({"doctor", "--json", "-", "--quiet", "--seed", "7"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  const auto json = nlohmann::json::parse(end.out);
+  EXPECT_EQ(json["seed"], 7);
+  EXPECT_NE(json["torch"], "");
+  EXPECT_EQ(json["strategy"]["dear"]["lockstep"], true);
+}
+
 TEST(CommandLine, UnknownCommand) {
   const auto end = skein({"trian"});
   EXPECT_EQ(end.code, 2);
@@ -72,7 +104,7 @@ TEST(TrainOptions, RefusesImpossibleValues) {
     started.push_back(
         std::make_unique<Process>(std::vector<std::string>{kSkein, "train", words[0], words[1]}));
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto end = started[i]->wait(std::chrono::seconds(60));
+    const auto end = started[i]->wait();
     EXPECT_EQ(end.code, 2) << table[i][0];
     EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
     EXPECT_EQ(end.err.rfind("skein train: " + table[i][0], 0), 0u) << end.err;

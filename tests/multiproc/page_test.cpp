@@ -19,12 +19,10 @@ namespace fs = std::filesystem;
 
 PageUrl url_of(const Process& process, bool in_err) {
   PageUrl url;
-  eventually(
-      [&] {
-        url = PageUrl::in(in_err ? process.err() : process.out());
-        return url.port != 0;
-      },
-      60s);
+  eventually([&] {
+    url = PageUrl::in(in_err ? process.err() : process.out());
+    return url.port != 0;
+  });
   return url;
 }
 
@@ -32,12 +30,12 @@ Words watch(const std::string& folder, const Words& more = {}) {
   return with({kSkein, "watch", folder, "--page", "0"}, more);
 }
 
-// A run that takes some seconds, unless it is stopped.
+// A run that goes on until it is stopped.
 const Words kLong{"--workers",      "2",
                   "--model",        "mlp",
                   "--batch",        "8",
                   "--page",         "0",
-                  "--samples",      "16000",
+                  "--samples",      "100000000",
                   "--emulate-step", "5ms",
                   "--set",          "model.width=32"};
 
@@ -47,15 +45,13 @@ TEST(Page, ARunWithoutFolderIsShownWhileItGoesOnAndLeavesNothing) {
   const PageUrl url = url_of(run, true);
   ASSERT_NE(url.port, 0) << run.err();
   Json state;
-  ASSERT_TRUE(eventually(
-      [&] {
-        state = Json::parse(body_of(ask(url.port, "GET /api/state?token=" + url.token)), nullptr,
-                            false);
-        return state.is_object() && state["steps"]["rows"].size() >= 5 &&
-               state["ranks"].size() == 2 && state["ranks"][1]["resident_bytes"].is_number();
-      },
-      60s))
-      << state.dump() << run.err();
+  ASSERT_TRUE(eventually([&] {
+    state =
+        Json::parse(body_of(ask(url.port, "GET /api/state?token=" + url.token)), nullptr, false);
+    return state.is_object() && state["steps"]["rows"].size() >= 5 && state["ranks"].size() == 2 &&
+           state["ranks"][1]["resident_bytes"].is_number();
+  })) << state.dump()
+      << run.err();
   EXPECT_EQ(state["status"], "running");
   EXPECT_EQ(state["starts"][0]["workers"], 2);
   EXPECT_GT(state["ranks"][1]["resident_bytes"].get<double>(), 1e6);
@@ -78,7 +74,7 @@ TEST(Page, ARunWithoutFolderIsShownWhileItGoesOnAndLeavesNothing) {
   EXPECT_EQ(count(run.err(), url.token), 1) << "told once";
 
   ::kill(run.pid(), SIGINT);
-  const Finished end = run.wait(20s);
+  const Finished end = run.wait();
   EXPECT_NE(end.code, -1);
   EXPECT_TRUE(fs::is_empty(temporary.path())) << fs::directory_iterator(temporary.path())->path();
 }
@@ -94,7 +90,7 @@ TEST(Page, APortThatIsTakenIsAnErrorBeforeTraining) {
           {"--page", port, "in use"});
   EXPECT_FALSE(fs::exists(folder / "out/metrics.jsonl"));
   ::kill(holder.pid(), SIGTERM);
-  EXPECT_EQ(holder.wait(5s).code, 0);
+  EXPECT_EQ(holder.wait().code, 0);
 }
 
 TEST(Page, WhatDoesNotFitIsRefused) {
@@ -112,12 +108,11 @@ TEST(Page, LostWorkersAndTheEndAreInTheFolder) {
       command({"--workers", "3", "--strategy", "gossip", "--model", "mlp", "--samples", "2400",
                "--batch", "4", "--emulate-step", "10ms", "--timeline", "--out", folder / "out"}));
   ASSERT_TRUE(eventually(
-      [&] { return count(contents(folder / "out/metrics.jsonl"), "\"kind\":\"step\"") >= 5; },
-      60s));
+      [&] { return count(contents(folder / "out/metrics.jsonl"), "\"kind\":\"step\"") >= 5; }));
   const auto workers = children_of(run);
   ASSERT_EQ(workers.size(), 3u);
   ::kill(workers.back(), SIGKILL);
-  const Finished end = run.wait(60s);
+  const Finished end = run.wait();
   EXPECT_EQ(end.code, 0) << end.err;
   const std::string events = contents(folder / "out/events.jsonl");
   EXPECT_NE(events.find("\"kind\":\"lost\""), std::string::npos) << events;
@@ -156,7 +151,7 @@ std::string dom_of(const std::string& url, int width) {
                "--disable-sync", "--disable-dev-shm-usage", "--user-data-dir=" + profile.path(),
                "--virtual-time-budget=4000", size, "--dump-dom", url},
               {{"HOME", profile.path()}})
-          .wait(60s);
+          .wait();
   EXPECT_EQ(end.code, 0) << end.err;
   return end.out;
 }

@@ -45,10 +45,12 @@ inline std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// More than a busy machine needs for anything that tests wait for. What takes as long hangs.
+inline constexpr std::chrono::minutes kHangs{10};
+
 // True as soon as `condition` holds, false after `limit`.
 template <typename Condition>
-bool eventually(Condition condition,
-                std::chrono::milliseconds limit = std::chrono::milliseconds(10000)) {
+bool eventually(Condition condition, std::chrono::milliseconds limit = kHangs) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > until) return false;
@@ -97,7 +99,7 @@ class Process {
   std::string out() const { return contents(folder_ / "out"); }
   std::string err() const { return contents(folder_ / "err"); }
 
-  Finished wait(std::chrono::milliseconds limit = std::chrono::milliseconds(20000)) {
+  Finished wait(std::chrono::milliseconds limit = kHangs) {
     int status = 0;
     const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, limit);
     EXPECT_TRUE(ended) << "still running after " << limit.count() << " ms\n" << err();

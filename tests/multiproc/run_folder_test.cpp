@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 
 #include "multiproc/paths.h"
@@ -63,6 +64,66 @@ TEST_F(RunFolder, AnotherRunIsRefusedAndUntouched) {
   EXPECT_EQ(snapshot(), before);
   run_ok({"--samples", "64", "--resume", out(), "--out", folder / "elsewhere"});
   EXPECT_EQ(snapshot(), before) << "it was only read";
+}
+
+bool has_ended(const Process& process) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(process.pid()), &info, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
+         info.si_pid == process.pid();
+}
+
+// Whichever comes first trains until both others have ended: they have touched nothing, neither
+// logs nor metrics.
+TEST_F(RunFolder, IsTakenByExactlyOneOfThreeRunsThatStartTogether) {
+  std::vector<std::unique_ptr<Process>> runs;
+  for (const char* seed : {"1", "2", "3"})
+    runs.push_back(std::make_unique<Process>(
+        command(with(kJob, {"--samples", "100000000", "--seed", seed, "--overwrite", "--out", out(),
+                            "--json", folder / seed, "--emulate-step", "20ms"}))));
+  const std::string metrics = out() + "/metrics.jsonl";
+  ASSERT_TRUE(eventually([&] {
+    return std::ranges::count_if(runs, [](const auto& run) { return has_ended(*run); }) >= 2 &&
+           count(contents(metrics), "\"kind\":\"step\"") > 3;
+  }));
+  int winners = 0;
+  std::string winner;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const bool trains = !has_ended(*runs[i]);
+    if (trains) ::kill(runs[i]->pid(), SIGTERM);
+    const Finished end = runs[i]->wait();
+    if (trains) {
+      ++winners;
+      winner = folder / std::to_string(i + 1);
+      EXPECT_EQ(end.code, 75) << end.err;
+      continue;
+    }
+    EXPECT_EQ(end.code, 2) << end.err;
+    EXPECT_NE(end.err.find("a run is writing there now (process "), std::string::npos) << end.err;
+  }
+  ASSERT_EQ(winners, 1);
+  EXPECT_EQ(lines_of(metrics, "run").size(), 1u) << contents(metrics);
+  std::int64_t steps = 0;
+  for (const Json& step : lines_of(metrics, "step")) EXPECT_EQ(step["step"], ++steps) << step;
+  EXPECT_EQ(json_of(winner)["run_id"], json_of(out() + "/run.json")["run_id"]);
+  EXPECT_EQ(Process({kSkein, "checkpoints", out()}).wait().code, 0);
+}
+
+TEST_F(RunFolder, IsRefusedWhileARunWritesThere) {
+  Process first(command(with(kJob, {"--samples", "100000000", "--out", out()})));
+  ASSERT_TRUE(eventually([&] { return count(contents(out() + "/metrics.jsonl"), "step") > 2; }));
+  const std::string id = json_of(out() + "/run.json")["run_id"];
+  for (const Words& more :
+       {Words{"--overwrite"}, Words{"--resume", out()}, Words{"--resume", "auto"}}) {
+    const Finished end = run(with({"--samples", "64", "--out", out()}, more));
+    EXPECT_EQ(end.code, 2) << end.err;
+    EXPECT_NE(end.err.find("a run is writing there now (process "), std::string::npos) << end.err;
+  }
+  ::kill(first.pid(), SIGTERM);
+  first.wait();
+  EXPECT_EQ(json_of(out() + "/run.json")["run_id"], id);
+  EXPECT_EQ(count(contents(out() + "/metrics.jsonl"), "\"kind\":\"run\""), 1);
+  run_ok({"--samples", "64", "--overwrite", "--out", out()});
 }
 
 TEST_F(RunFolder, OverwritingLeavesNothingOfTheOtherRun) {

@@ -28,8 +28,7 @@ class Stop : public ::testing::Test {
   // Whether so many lines of that kind are in the run's metrics, some time.
   bool comes_to(int steps) const {
     return eventually(
-        [&] { return count(contents(out() + "/metrics.jsonl"), "\"kind\":\"step\"") >= steps; },
-        60s);
+        [&] { return count(contents(out() + "/metrics.jsonl"), "\"kind\":\"step\"") >= steps; });
   }
 
   const Folder folder;
@@ -41,7 +40,7 @@ TEST_F(Stop, BySignalsOfAClusterSavesAndTheSameCommandGoesOnBitIdentically) {
     Process run(command(again()));
     ASSERT_TRUE(comes_to(steps));
     ::kill(run.pid(), signal);
-    const Finished end = run.wait(60s);
+    const Finished end = run.wait();
     EXPECT_EQ(end.code, kStopped) << end.err;
     EXPECT_NE(end.out.find("not evaluated"), std::string::npos) << end.out;
     EXPECT_NE(end.err.find("--resume " + out()), std::string::npos) << end.err;
@@ -73,10 +72,10 @@ TEST_F(Stop, OfOneWorkerIsThatOfAll) {
                                                          {"MASTER_PORT", "29500"},
                                                          {"TORCHELASTIC_RUN_ID", own}}));
     ASSERT_TRUE(eventually(
-        [&] { return count(contents(own + "/metrics.jsonl"), "\"kind\":\"step\"") > 5; }, 60s));
+        [&] { return count(contents(own + "/metrics.jsonl"), "\"kind\":\"step\"") > 5; }));
     ::kill(workers[1]->pid(), SIGUSR1);
     for (auto& worker : workers) {
-      const Finished end = worker->wait(60s);
+      const Finished end = worker->wait();
       EXPECT_EQ(end.code, kStopped) << strategy << end.err;
     }
     EXPECT_FALSE(json_of(own + ".json")["finished"].get<bool>());

@@ -46,15 +46,15 @@ TEST_F(CertificatesCommand, WorkersOfSeveralHostsHaveThem) {
   chmod((folder_ / "ssh").c_str(), 0700);
   const Words hosts{"--hosts", "127.0.0.1:2,127.0.0.2", "--ssh", folder_ / "ssh"};
   const Words bench{kSkein, "bench", "fabric", "--bytes", "64KB", "--repeat", "3"};
-  const Finished by_options = Process(with(with(bench, hosts), options(files_))).wait(60s);
+  const Finished by_options = Process(with(with(bench, hosts), options(files_))).wait();
   EXPECT_EQ(by_options.code, 0) << by_options.err;
-  const Finished by_variables = Process(with(bench, hosts), variables(files_)).wait(60s);
+  const Finished by_variables = Process(with(bench, hosts), variables(files_)).wait();
   EXPECT_EQ(by_variables.code, 0) << by_variables.err;
   const Finished run =
       Process(with(with(with({kSkein, "run", "--show-all"}, hosts), options(files_)),
                    {"--", "sh", "-c", "echo \"$SKEIN_TLS_KEY,$SKEIN_SECRET_FILE.\""}),
               {{"SKEIN_SECRET_FILE", "another"}})
-          .wait(60s);
+          .wait();
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(count(run.out, "] " + files_.key + ",.\n"), 3) << run.out;
 }
@@ -82,17 +82,19 @@ class CertificatesByHand : public CertificatesCommand {
                  {"MASTER_ADDR", address.substr(0, address.find(':'))},
                  {"MASTER_PORT", address.substr(address.find(':') + 1)}});
     return std::make_unique<Process>(
-        command(with({"--fabric", "tcp", "--samples", "128", "--deadline", "3s"}, options)), more);
+        command(with({"--fabric", "tcp", "--samples", "128", "--deadline", deadline_}, options)),
+        more);
   }
 
   const MeetingPlace place_;
+  std::string deadline_ = "600s";  // also that by which both have come
 };
 
 TEST_F(CertificatesByHand, VariablesNameThem) {
   const auto first = worker(0, variables(files_)),
              second = worker(1, variables(authority_.issue()));
   for (const auto* each : {&first, &second}) {
-    const Finished end = (*each)->wait(60s);
+    const Finished end = (*each)->wait();
     EXPECT_EQ(end.code, 0) << end.err;
   }
 }
@@ -100,9 +102,10 @@ TEST_F(CertificatesByHand, VariablesNameThem) {
 TEST_F(CertificatesByHand, AWorkerWithASecretIsRefusedAndNobodyHangs) {
   std::ofstream(folder_ / "secret") << "a secret of the tests, of 40 letters....";
   chmod((folder_ / "secret").c_str(), 0600);
+  deadline_ = "15s";
   const auto first = worker(0, variables(files_)),
              second = worker(1, {}, {"--secret", folder_ / "secret"});
-  const Finished host = first->wait(60s), guest = second->wait(60s);
+  const Finished host = first->wait(), guest = second->wait();
   EXPECT_EQ(host.code, 1);
   EXPECT_EQ(guest.code, 1);
   EXPECT_NE(host.err.find("it shows no certificate: does it have a secret?"), std::string::npos)
@@ -115,7 +118,7 @@ TEST_F(CertificatesByHand, WhatDoesNotFitIsRefused) {
   const TestAuthority other;
   const auto expired = authority_.issue({-7200s, -3600s});
   const auto refuse = [&](const Words& options, const std::string& why) {
-    const Finished end = worker(0, {}, options)->wait(60s);
+    const Finished end = worker(0, {}, options)->wait();
     EXPECT_EQ(end.code, 2) << end.err;
     EXPECT_EQ(count(end.err, "\n"), 1) << end.err;
     EXPECT_NE(end.err.find(why), std::string::npos) << end.err;

@@ -1,4 +1,6 @@
 // `skein topology`: what it prints, writes and refuses.
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "multiproc/paths.h"
@@ -61,6 +63,38 @@ TEST(TopologyCommand, ReadsTheFileThatItWrites) {
   const auto drawn = edges("random-regular:3", "5");
   EXPECT_EQ(edges(file, "1"), drawn);
   EXPECT_NE(edges("random-regular:3", "6"), drawn) << "the seed decides";
+}
+
+TEST(TopologyCommand, WritesOneDocumentToStandardOutputAndTheRestToStandardError) {
+  const Folder folder;
+  for (const char* name : {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    const auto end = topology({"--workers", "4", "--json", name, "--edges", folder / "e.txt"});
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(nlohmann::json::parse(end.out).at("workers"), 4) << name << end.out;
+    EXPECT_EQ(count(end.err, "ring, 4 workers"), 1) << name << end.err;
+    EXPECT_EQ(count(end.err, "edges written to " + (folder / "e.txt")), 1) << end.err;
+  }
+  const auto edges = topology({"--workers", "3", "--edges", "-", "--json", folder / "t.json"});
+  EXPECT_EQ(edges.code, 0) << edges.err;
+  EXPECT_EQ(edges.out, "# ring, 3 workers\n0 1\n0 2\n1 2\n");
+  EXPECT_EQ(count(edges.err, "written to"), 0) << edges.err;
+  EXPECT_EQ(nlohmann::json::parse(contents(folder / "t.json")).at("config").at("edges"), "-");
+  EXPECT_EQ(refusal({"--edges", "-", "--json", "/dev/stdout"}),
+            "--edges - and --json /dev/stdout: standard output takes one document; expected a file "
+            "for one of the two\n");
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST(TopologyCommand, WritesThroughALinkToAPipe) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", folder / "link");
+  Process process({kSkein, "topology", "--workers", "4", "--json", folder / "link"});
+  const auto json = nlohmann::json::parse(contents(folder / "pipe"));
+  EXPECT_EQ(process.wait().code, 0);
+  EXPECT_EQ(json.at("workers"), 4);
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
 TEST(TopologyCommand, RefusesWhatCannotBe) {

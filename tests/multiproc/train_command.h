@@ -26,10 +26,7 @@ inline Words command(const Words& options) {
               options);
 }
 
-inline Finished train(const Words& options,
-                      std::chrono::milliseconds limit = std::chrono::seconds(120)) {
-  return Process(command(options)).wait(limit);
-}
+inline Finished train(const Words& options) { return Process(command(options)).wait(); }
 
 inline void train_ok(const Words& options) {
   const Finished end = train(options);

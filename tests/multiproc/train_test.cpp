@@ -1,9 +1,11 @@
 // `skein train` as a user runs it: real processes, real models.
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "multiproc/model_file.h"
 #include "multiproc/paths.h"
@@ -11,8 +13,6 @@
 
 namespace skein::testing {
 namespace {
-
-using namespace std::chrono_literals;
 
 // The largest difference of any element, over the largest value of its tensor.
 double worst_element(const std::string& one, const std::string& two) {
@@ -160,10 +160,10 @@ TEST(Train, CtrlCSavesAndTheRunCanGoOnBitIdentically) {
   train_ok(with({"--out", folder / "whole"}));
   Process interrupted(command(with({"--out", folder / "part"})));
   ASSERT_TRUE(
-      eventually([&] { return count(contents(folder / "part/metrics.jsonl"), "\n") > 20; }, 60s));
+      eventually([&] { return count(contents(folder / "part/metrics.jsonl"), "\n") > 20; }));
   ::kill(interrupted.pid(), SIGINT);
-  const Finished end = interrupted.wait(20s);
-  EXPECT_EQ(end.code, 0) << end.err;
+  const Finished end = interrupted.wait();
+  EXPECT_EQ(end.code, 75) << end.err;
   EXPECT_LT(count(contents(folder / "part/metrics.jsonl"), "\"step\""), 200);
   train_ok(with({"--resume", folder / "part", "--out", folder / "part"}));
   EXPECT_TRUE(same_bytes(folder / "whole/model.safetensors", folder / "part/model.safetensors"));
@@ -173,14 +173,11 @@ TEST(Train, AKilledWorkerEndsTheRunWithOneBlock) {
   const Folder folder;
   Process run(command(
       {"--workers", "4", "--samples", "100000000", "--model", "cnn", "--out", folder / "out"}));
-  ASSERT_TRUE(
-      eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }, 60s));
+  ASSERT_TRUE(eventually([&] { return count(contents(folder / "out/metrics.jsonl"), "\n") > 5; }));
   const std::vector<pid_t> workers = children_of(run);
   ASSERT_EQ(workers.size(), 4u) << "the launcher's children are the workers and nothing else";
-  const auto killed = std::chrono::steady_clock::now();
   ::kill(workers[2], SIGKILL);
-  const Finished end = run.wait(20s);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  const Finished end = run.wait();
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(count(end.err, "was killed by SIGKILL"), 1) << end.err;
   EXPECT_EQ(count(end.err, "waiting for rank"), 3) << end.err;
@@ -234,6 +231,131 @@ TEST(Train, WritesEveryFigureAndATrace) {
       EXPECT_GE((spans[{rank, lane}]), 4) << rank << lane;
 }
 
+// What a worker's own thread did, by lane in ms; fails where two spans overlap.
+std::map<std::string, double> own_time(const Json& trace, int rank, const std::string& left_out) {
+  const std::set<std::string> own{"forward", "backward",   "update",    "wait",
+                                  "loading", "evaluation", "checkpoint"};
+  struct Span {
+    double begin, end;
+    std::string lane;
+  };
+  std::vector<Span> spans;
+  for (const Json& event : trace["traceEvents"])
+    if (event["ph"] == "X" && event["pid"] == rank && own.contains(event["cat"]) &&
+        event["name"] != left_out)
+      spans.push_back(
+          {event["ts"], event["ts"].get<double>() + event["dur"].get<double>(), event["cat"]});
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::map<std::string, double> sums;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    sums[spans[i].lane] += (spans[i].end - spans[i].begin) / 1e3;
+    if (i > 0) {
+      EXPECT_LE(spans[i - 1].end, spans[i].begin + 0.01)
+          << spans[i - 1].lane << " and " << spans[i].lane << " of rank " << rank;
+    }
+  }
+  return sums;
+}
+
+TEST(Train, PartsOfItsTimeSumToTheWholeInTraceJsonMetricsAndTimeline) {
+  for (const std::string strategy : {"dear", "allreduce", "abs", "lasgd"}) {
+    SCOPED_TRACE(strategy);
+    const Folder folder;
+    train_ok({"--workers",
+              "2",
+              "--strategy",
+              strategy,
+              "--batch",
+              "8",
+              "--samples",
+              "320",
+              "--eval-every",
+              "160",
+              "--model",
+              "mlp",
+              "--set",
+              "model.width=64",
+              "--emulate-step",
+              "4ms",
+              "--emulate-link",
+              "50mbit",
+              "--timeline",
+              "--trace",
+              folder / "trace.json",
+              "--json",
+              folder / "run.json",
+              "--out",
+              folder / "out"});
+    const Json run = json_of(folder / "run.json"), trace = json_of(folder / "trace.json");
+    for (int rank = 0; rank < 2; ++rank) {
+      const Json& row = run["per_worker"][rank];
+      auto steps = own_time(trace, rank, "flush");
+      const double waited = row["exposed_comm_ms"].get<double>() * run["iterations"].get<double>();
+      if (strategy == "dear" || strategy == "allreduce") {
+        EXPECT_NEAR(steps["wait"], waited, 1e-6 * waited) << "rank " << rank;
+      }
+      const double busy_part = row["busy_fraction"], waiting_part = row["waiting_fraction"];
+      const double busy = steps["wait"] / waiting_part * busy_part;
+      const double computed = steps["forward"] + steps["backward"];
+      EXPECT_GE(busy, computed - 0.01);
+      EXPECT_LE(busy, computed + steps["update"] + 0.01);
+      EXPECT_LE(busy_part + waiting_part, 1 + 1e-9);
+      EXPECT_GT(steps["evaluation"], 0);
+      EXPECT_GT(steps["checkpoint"], 0);
+      if (strategy == "dear") {
+        double read = 0;
+        for (const Json& event : trace["traceEvents"])
+          if (event["pid"] == rank && event["name"] == "read")
+            read += event["dur"].get<double>() / 1e3;
+        EXPECT_GT(read, steps["forward"]) << "the link is slow, and forward is short";
+      }
+      // As the live page has it.
+      auto all = own_time(trace, rank, "");
+      std::map<std::string, double> usage;
+      const std::string file = folder / ("out/timeline/rank-" + std::to_string(rank) + ".usage");
+      std::istringstream in(contents(file));
+      for (std::string text; std::getline(in, text);) {
+        const Json line = Json::parse(text, nullptr, false);
+        if (!line.is_object() || !line.contains("usage")) continue;
+        const std::pair<const char*, int> columns[] = {
+            {"forward", 1}, {"backward", 2},    {"update", 3},     {"wait", 4},
+            {"loading", 9}, {"evaluation", 10}, {"checkpoint", 11}};
+        for (const auto& [lane, column] : columns)
+          usage[lane] += line["usage"][column].get<double>() / 1e3;
+      }
+      for (const auto& [lane, ms] : all) EXPECT_NEAR(usage[lane], ms, 0.05) << lane;
+    }
+    double logged = 0;
+    for (const Json& line : lines_of(folder / "out/metrics.jsonl", "step"))
+      logged += line["exposed_comm_ms"].get<double>();
+    if (strategy == "dear" || strategy == "allreduce") {
+      const double waited =
+          run["per_worker"][0]["exposed_comm_ms"].get<double>() * run["iterations"].get<double>();
+      EXPECT_NEAR(logged, waited, 1e-6 * waited);
+    }
+  }
+}
+
+TEST(Train, WritesDocumentsToStandardOutputAndAPipe) {
+  const Folder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  Process run(command({"--workers", "2", "--batch", "8", "--samples", "64", "--model", "mlp",
+                       "--json", "-", "--trace", folder / "pipe"}));
+  const Json trace = json_of(folder / "pipe");
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(Json::parse(end.out)["samples"], 64) << end.out;
+  EXPECT_NE(end.err.find("64 samples"), std::string::npos) << end.err;
+  std::set<int> ranks;
+  for (const Json& event : trace["traceEvents"]) ranks.insert(event["pid"].get<int>());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_EQ(entry.path().filename(), "pipe");
+  refused({"--json", "-", "--trace", "/dev/stdout"}, {"--json -", "--trace /dev/stdout"});
+}
+
 TEST(Train, Bfloat16LearnsAsFloat32Does) {
   const Folder folder;
   const auto accuracy = [&](const std::string& precision) {
@@ -248,6 +370,26 @@ TEST(Train, Bfloat16LearnsAsFloat32Does) {
   EXPECT_GT(difference(folder / "out-bf16/model.safetensors", folder / "out-f32/model.safetensors"),
             0)
       << "nothing was rounded";
+}
+
+TEST(Train, LearnsAtItsDefaults) {
+  const Folder folder;
+  const Finished end = Process({kSkein, "train", "--quiet", "--json", folder / "run.json"}).wait();
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_GT(json_of(folder / "run.json")["accuracy"].get<double>(), 0.75);
+}
+
+TEST(Train, ARunThatIsResumedBeyondItsEndSaysSo) {
+  const Folder folder;
+  const Words job{"--out", folder / "out", "--batch", "8"};
+  train_ok(with(job, {"--samples", "320"}));
+  const Finished end = train(with(job, {"--samples", "64", "--resume", folder / "out"}));
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("has trained on 320 samples already, and this run is of 64: nothing is "
+                         "left to train"),
+            std::string::npos)
+      << end.err;
+  EXPECT_NE(end.err.find("--samples 384 would train on 64 more"), std::string::npos) << end.err;
 }
 
 TEST(Train, BalanceFollowsTheSpeeds) {
@@ -278,11 +420,11 @@ TEST(Train, RunsUnderOtherLaunchers) {
                              {"MASTER_ADDR", "127.0.0.1"},
                              {"MASTER_PORT", std::to_string(20000 + ::getpid() % 20000)}}));
   for (auto& worker : workers) {
-    const Finished end = worker->wait(60s);
+    const Finished end = worker->wait();
     EXPECT_EQ(end.code, 0) << end.err;
   }
   here.insert(here.end(), {"--workers", "2", "--out", folder / "here"});
-  EXPECT_EQ(Process(here).wait(60s).code, 0);
+  EXPECT_EQ(Process(here).wait().code, 0);
   EXPECT_TRUE(same_bytes(folder / "here/model.safetensors", folder / "torchrun/model.safetensors"));
 }
 
@@ -307,11 +449,10 @@ TEST(TrainErrors, ATruncatedDataFileIsNamed) {
   std::ofstream(folder / "test_batch.bin") << std::string(3073 * 10 - 5, '\1');
   const Finished end =
       Process({kSkein, "train", "--quiet", "--workers", "2", "--data", "cifar10:" + folder.path()})
-          .wait(60s);
+          .wait();
   EXPECT_EQ(end.code, 2);
   EXPECT_NE(end.err.find("test_batch.bin"), std::string::npos) << end.err;
-  const Finished none =
-      Process({kSkein, "train", "--quiet", "--data", "cifar10:/nowhere"}).wait(60s);
+  const Finished none = Process({kSkein, "train", "--quiet", "--data", "cifar10:/nowhere"}).wait();
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("/nowhere"), std::string::npos) << none.err;
 }

@@ -81,6 +81,26 @@ void FaultProxy::cut() {
   });
 }
 
+void FaultProxy::cut_one() {
+  on_thread([&] {
+    const auto whole =
+        std::find_if(pairs_.begin(), pairs_.end(), [](const Pair& pair) { return !pair.broken; });
+    if (whole != pairs_.end()) reset(*whole);
+  });
+}
+
+int FaultProxy::carrying() {
+  constexpr std::uint64_t kMoreThanAHandshake = 30'000;
+  int count = 0;
+  on_thread([&] {
+    count = static_cast<int>(std::count_if(pairs_.begin(), pairs_.end(), [](const Pair& pair) {
+      return !pair.broken &&
+             pair.pipes[to_target].passed + pair.pipes[from_target].passed > kMoreThanAHandshake;
+    }));
+  });
+  return count;
+}
+
 void FaultProxy::half_close(Way way) {
   on_thread([&] {
     for (Pair& pair : pairs_) {

@@ -48,8 +48,9 @@ class FaultProxy {
   // New connections are reset at once until it is called again with false.
   void refuse(bool refused);
 
-  // Resets all connections, with what is on its way in them.
+  // Resets all connections, with what is on its way in them; or one of them.
   void cut();
+  void cut_one();
 
   // Every connection, present and new, is reset after it has passed so many bytes on one of the
   // ways; 0: none is.
@@ -63,6 +64,9 @@ class FaultProxy {
 
   int connections() const { return accepted_; }  // so far
   int streams() const { return reached_; }       // of them that reached the target
+
+  // Connections that are whole and have brought messages, not only the words with which they begin.
+  int carrying();
   std::uint64_t passed(Way way) const { return passed_[way]; }
 
   // What has passed on the first connection on that way, up to 64 KiB.

@@ -9,7 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/trace.h"
+#include "kernels/kernels.h"
+#include "optimize/sgd.h"
 #include "sim/references.h"
+#include "skein/error.h"
+#include "strategy/registry.h"
 
 namespace skein::sim {
 namespace {
@@ -303,6 +308,128 @@ TEST(AbsLookahead, LooksByItselfAtWhatSuitsTheOptimizer) {
     EXPECT_TRUE(holds_squares(squares));
   for (const char* others : {"momentum", "momentum_buffer", "exp_avg", "grad_avg"})
     EXPECT_FALSE(holds_squares(others)) << others;
+}
+
+using BeforeUpdate = std::function<Task<>(AveragedGradients&)>;
+using AfterStep = std::function<void(Strategy&, Arena&, int step)>;
+
+// Trains (x − rank)²/2, times `factor`, from 1, and leaves the model that all have at the end.
+Task<> train_bowl(Fabric& fabric, float factor, const BeforeUpdate& before_update,
+                  const AfterStep& after_step, std::vector<float>& model) {
+  Arena arena({{"x", 40}}, allocate_on_heap);
+  Sgd optimizer(arena.size(), {0.9, 0, false});
+  NoTrace trace;
+  Worker worker(fabric, arena, optimizer, LearningRate(0.05, Schedule{}), trace, 60s, 0);
+  worker.before_update = before_update;
+  const auto strategy = make_strategy("abs", {{"delay", "1"}}, worker);
+  const Span x = arena.parameters(), gradients = arena.gradients();
+  fill(x, 1);
+  for (int step = 0; step < 30; ++step) {
+    co_await strategy->begin_step(kBatch);
+    fill(gradients, static_cast<float>(-fabric.rank()));
+    add(gradients, x);
+    scale(gradients, factor);
+    co_await worker.loop().sleep_for(1ms * (1 + fabric.rank()));
+    co_await strategy->end_step(kBatch);
+    if (after_step) after_step(*strategy, arena, step);
+  }
+  co_await strategy->flush();
+  model.assign(x.host().begin(), x.host().end());
+}
+
+std::vector<float> trained_bowl(float factor, const BeforeUpdate& before_update,
+                                const AfterStep& after_step = nullptr) {
+  Cluster cluster(3, free_network(), 1);
+  std::vector<std::vector<float>> models(3);
+  std::vector<Job> jobs;
+  for (int rank = 0; rank < 3; ++rank)
+    jobs.push_back(
+        cluster.spawn(rank, train_bowl(cluster.fabric(rank), factor, before_update, after_step,
+                                       models[static_cast<std::size_t>(rank)])));
+  run_until_idle(cluster);
+  for (const Job& job : jobs) {
+    if (!job.done()) throw Error("hangs");
+    job.rethrow();
+  }
+  EXPECT_EQ(models[1], models[0]);
+  EXPECT_EQ(models[2], models[0]);
+  return models[0];
+}
+
+// Gradients that before_update() divides by a power of two give the bits of those that are not so
+// large: in the weights, and so in every look ahead.
+TEST(AbsLookahead, IsScaledAndClippedAsTheLastUpdateWas) {
+  const BeforeUpdate leave = [](AveragedGradients&) -> Task<> { co_return; };
+  const BeforeUpdate divide = [](AveragedGradients& g) -> Task<> {
+    g.scale(1.0 / 1024);
+    co_return;
+  };
+  EXPECT_EQ(trained_bowl(1024, divide), trained_bowl(1, leave));
+  const BeforeUpdate clip = [](AveragedGradients& g) -> Task<> {
+    g.clip(0.25);
+    co_return;
+  };
+  const BeforeUpdate divide_and_clip = [](AveragedGradients& g) -> Task<> {
+    g.scale(1.0 / 1024);
+    g.clip(0.25);
+    co_return;
+  };
+  EXPECT_EQ(trained_bowl(1024, divide_and_clip), trained_bowl(1, clip));
+  EXPECT_NE(trained_bowl(1, clip), trained_bowl(1, leave));
+}
+
+TEST(AbsLookahead, IsNotMadeWhereTheNextUpdateCannotBeForeseen) {
+  int ahead = 0;
+  const AfterStep count = [&](Strategy& strategy, Arena&, int) {
+    ahead += strategy.replicas_differ() ? 1 : 0;
+  };
+  trained_bowl(1, nullptr, count);
+  EXPECT_EQ(std::exchange(ahead, 0), 90) << "it is made after every step of each worker";
+  const BeforeUpdate leave = [](AveragedGradients&) -> Task<> { co_return; };
+  trained_bowl(1, leave, count);
+  EXPECT_GT(std::exchange(ahead, 0), 80) << "but for the first, of which nothing is known yet";
+  const BeforeUpdate skip = [](AveragedGradients& g) -> Task<> {
+    g.skip();
+    co_return;
+  };
+  trained_bowl(1, skip, count);
+  EXPECT_EQ(std::exchange(ahead, 0), 0) << "after a skipped update";
+  struct NoElements final : AveragedGradients::Source {
+    void visit(double, const std::function<void(const GradientPiece&)>&) override {}
+    double norm() override { return 1; }
+  };
+  NoElements source;
+  const BeforeUpdate change = [&](AveragedGradients& g) -> Task<> {
+    g.set_source(&source);
+    g.each([](const GradientPiece&) {});
+    co_return;
+  };
+  trained_bowl(1, change, count);
+  EXPECT_EQ(std::exchange(ahead, 0), 0) << "after elements were changed one by one";
+}
+
+// Whatever it is, and on however many workers.
+TEST(AbsLookahead, AWriteToParametersThatAreAheadIsRefused) {
+  const std::map<std::string, std::function<void(Span)>> writes{
+      {"one element", [](Span x) { x.host()[7] += 1e-3F; }},
+      {"other signs", [](Span x) { scale(x, -1); }},
+      {"not a number", [](Span x) { x.host()[0] = NAN; }},
+      {"clamped", [](Span x) {
+         for (float& value : x.host()) value = std::min(value, 0.5F);
+       }}};
+  for (const auto& [what, write] : writes)
+    for (const int at : {3, 29}) {
+      std::string said;
+      try {
+        trained_bowl(1, nullptr, [&](Strategy&, Arena& arena, int step) {
+          if (step == at) write(arena.parameters());
+        });
+      } catch (const ConfigError& error) {
+        said = error.what();
+      }
+      EXPECT_NE(said.find("Expected flush() before it"), std::string::npos)
+          << what << " after step " << at << ": " << said;
+    }
 }
 
 TEST(Abs, WaitsWhenAWorkerHasAsManyMicroBatchesAsAllowed) {

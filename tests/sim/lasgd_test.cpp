@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/trace.h"
+#include "optimize/sgd.h"
 #include "sim/references.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
@@ -476,6 +478,93 @@ TEST(LocalSteps, EndWhateverThePeriod) {
     const Report report = simulate(scenario, nullptr);
     EXPECT_TRUE(report.completed()) << strategy;
     EXPECT_LT(report.samples, 3 * scenario.samples) << strategy;
+  }
+}
+
+// A schedule by which the learning rate is the number of samples trained on.
+constexpr std::int64_t kRamp = std::int64_t{1} << 20;
+
+// Before each step of a worker, and at last after flush(): where its schedule stood, how many
+// samples it had counted, and how many all workers had computed.
+struct Stand {
+  double schedule;
+  std::int64_t counted, computed;
+};
+
+Task<> follow(Fabric& fabric, const std::string& name, const StrategyOptions& options,
+              Duration pace, int steps, std::int64_t& computed, std::vector<Stand>& stands) {
+  Arena arena({{"a", 16}}, allocate_on_heap);
+  Sgd optimizer(arena.size(), SgdOptions{});
+  NoTrace trace;
+  Worker worker(fabric, arena, optimizer,
+                LearningRate(static_cast<double>(kRamp), Schedule{.warmup = kRamp}), trace, 60s, 0);
+  const auto strategy = make_strategy(name, options, worker);
+  const auto look = [&] {
+    stands.push_back({worker.learning_rate(), worker.progress.samples, computed});
+  };
+  for (int step = 0; step < steps; ++step) {
+    look();
+    co_await strategy->begin_step(kBatch);
+    co_await worker.loop().sleep_for(pace * (8 + (step * 5 + fabric.rank()) % 3) / 9);
+    computed += kBatch;
+    co_await strategy->end_step(kBatch);
+  }
+  co_await strategy->flush();
+  look();
+}
+
+// Worker r makes steps[r] steps, of `pace` / steps[r] each.
+std::vector<std::vector<Stand>> stands_of(const std::string& name, const StrategyOptions& options,
+                                          const std::vector<int>& steps, Duration pace) {
+  const int size = static_cast<int>(steps.size());
+  Cluster cluster(size, plain_network(kByteAtNanosecond, 300us), 1);
+  std::int64_t computed = 0;
+  std::vector<std::vector<Stand>> stands(steps.size());
+  std::vector<Job> jobs;
+  for (std::size_t r = 0; r < steps.size(); ++r)
+    jobs.push_back(cluster.spawn(static_cast<int>(r),
+                                 follow(cluster.fabric(static_cast<int>(r)), name, options,
+                                        pace / steps[r], steps[r], computed, stands[r])));
+  run_until_idle(cluster);
+  for (const Job& job : jobs) {
+    EXPECT_TRUE(job.done());
+    job.rethrow();
+  }
+  return stands;
+}
+
+// Between merges, too, of which there are few.
+TEST(LocalSteps, TheScheduleMovesOnWithEveryStep) {
+  for (const char* name : {"local", "lasgd"})
+    for (const char* period : {"50", "1", "1000"})
+      for (const auto& worker : stands_of(name, {{"period", period}}, {120, 120, 120, 120}, 1s))
+        for (std::size_t step = 0; step < worker.size(); ++step)
+          EXPECT_EQ(worker[step].schedule, static_cast<double>(step * 4 * kBatch))
+              << name << ", period " << period;
+}
+
+// A fast worker learns from its rounds how little the others do meanwhile, and a slow one how much.
+TEST(LocalSteps, TheScheduleNeverGoesBackAndFollowsWhatAllCompute) {
+  for (const int period : {5, 40}) {
+    const auto all =
+        stands_of("lasgd", {{"period", std::to_string(period)}}, {1000, 1000, 2000, 4000}, 20s);
+    for (const auto& worker : all) {
+      EXPECT_EQ(worker.back().schedule, 8000 * kBatch);
+      for (std::size_t i = 1; i + 1 < worker.size(); ++i) {
+        EXPECT_GE(worker[i].schedule, worker[i - 1].schedule) << "step " << i;
+        EXPECT_GE(worker[i].schedule, worker[i].counted);
+        const auto computed = static_cast<double>(worker[i].computed);
+        // What the others had computed before a merge and sent only afterwards is less than a
+        // round, of `period` steps of the slowest. Before the second merge nobody knows how fast
+        // they are: the fastest takes them to be as fast as itself, which is twice what they all
+        // compute.
+        if (worker[i].counted > 1500 * kBatch) {
+          EXPECT_NEAR(worker[i].schedule, computed, 8 * period * kBatch) << "step " << i;
+        } else {
+          EXPECT_LE(worker[i].schedule, 2 * computed + 8 * kBatch) << "step " << i;
+        }
+      }
+    }
   }
 }
 

@@ -29,6 +29,12 @@ INSTANTIATE_TEST_SUITE_P(Seeds, Swarm, testing::Range<std::uint64_t>(0, kParts))
 // A sum over survivors takes in a message of an earlier one, whose sender's memory had no contents.
 TEST(SwarmSeeds, MessagesWithoutContentsAreNotRead) { EXPECT_EQ(judge(draw(27571)).broken, ""); }
 
+// The next sum on a channel begins before the last one has ended: the line that the last one closed
+// is no sign of which worker is lost.
+TEST(SwarmSeeds, ALostWorkerIsNamedWhenCollectivesOverlap) {
+  EXPECT_EQ(judge(draw(14404)).broken, "");
+}
+
 TEST(SwarmDraws, AreTheSameForTheSameSeedAndManifold) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {

@@ -28,7 +28,7 @@ further() { [ "$(steps)" -ge $((before + 10)) ]; }
 is() { [ "$(state)" = "$1" ]; }
 come_further() {
   before=$(steps)
-  wait_for 60 further
+  wait_for 600 further
   say "job $job: $(state), $(steps) steps"
 }
 
@@ -38,17 +38,17 @@ come_further
 
 say "scancel --signal=USR1 $job, as ahead of the time limit: it saves, and its script puts it back into the queue"
 scancel --signal=USR1 "$job"
-wait_for 60 is PENDING
+wait_for 600 is PENDING
 come_further
 
 say "scancel $job"
 scancel "$job"
-wait_for 60 is CANCELLED
+wait_for 600 is CANCELLED
 say "job $job: $(state), $(steps) steps"
 say "scontrol requeue $job"
 scontrol requeue "$job"
 
-wait_for 90 is COMPLETED
+wait_for 600 is COMPLETED
 say "job $job: $(state), $(steps) steps, $(scontrol show job "$job" | grep -o 'Restarts=[0-9]*')"
 echo "-- $log"
 cat "$log"

@@ -92,7 +92,7 @@ all_idle() { [ "$(sinfo --noheader --states idle --format %D)" = "$nodes" ]; }
 munged --force --foreground --socket="$folder/munge.socket" --key-file="$folder/munge.key" \
   --pid-file="$folder/munged.pid" --seed-file="$folder/munged.seed" \
   --origin=127.0.0.1 2>"$folder/munged.log" &
-wait_until 20 test -S "$folder/munge.socket"
+wait_until 300 test -S "$folder/munge.socket"
 mkdir -p "$folder/state"
 slurmctld -D -f "$SLURM_CONF" >/dev/null 2>&1 &
 for ((i = 1; i <= nodes; ++i)); do
@@ -100,5 +100,5 @@ for ((i = 1; i <= nodes; ++i)); do
   nsenter --net="/run/netns/node$i" unshare --uts \
     sh -c "hostname node$i; exec slurmd -D -f '$SLURM_CONF' -N node$i" >/dev/null 2>&1 &
 done
-wait_until 40 all_idle
+wait_until 300 all_idle
 "$@"

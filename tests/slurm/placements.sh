@@ -31,12 +31,12 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 for mpirun in mpirun.openmpi mpirun.mpich; do
   echo "== \$mpirun"
   command -v "\$mpirun" >/dev/null || { echo missing; continue; }
-  timeout 40 "\$mpirun" -n 4 "$placed" tcp
+  timeout 400 "\$mpirun" -n 4 "$placed" tcp
   echo "== srun \$mpirun"
   # In a step of one task; without a word neither would start two processes there.
   here=--oversubscribe
   [ "\$mpirun" = mpirun.openmpi ] || here="-launcher fork -hosts localhost"
-  srun --nodes=1 --ntasks=1 timeout 40 "\$mpirun" \$here -n 2 "$placed" local
+  srun --nodes=1 --ntasks=1 timeout 400 "\$mpirun" \$here -n 2 "$placed" local
 done
 JOB
 sbatch --wait --quiet --nodes=2 --ntasks-per-node=2 --output="$folder/job.log" "$folder/job.sh"

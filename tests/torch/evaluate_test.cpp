@@ -6,12 +6,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "on_workers.h"
 #include "skein/torch.h"
 #include "skein/torch_tensors.h"
 #include "strategy/registry.h"
 #include "test_net.h"
+#include "torch/distributed_impl.h"
 #include "torch/safetensors.h"
 
 namespace skein::evaluate_test {
@@ -180,6 +182,90 @@ TEST_P(Evaluate, TheMovingAverageIsThatOfTheStepsModels) {
       EXPECT_FALSE(torch::equal(judged, trained));
       EXPECT_TRUE(torch::equal(flat_parameters(*net), trained));
     }
+  });
+}
+
+// The others make steps of which this worker hears in flush(): its model follows, and so does the
+// average.
+TEST(EvaluateApart, TheMovingAverageIsThatOfEveryUpdateHoweverManyStepsAWorkerMakes) {
+  on_workers(2, [](World& world) {
+    for (const char* strategy : {"allreduce", "dear", "abs"}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.05).momentum(0.9), StrategySpec(strategy));
+      run.keep_ema(0.75);
+      torch::Tensor expected;
+      train(world, net, run, world.rank() == 0 ? 10 : 5, [&] {
+        const torch::Tensor now = flat_parameters(*net);
+        expected = expected.defined() ? expected.lerp(now, 0.25) : now;
+      });
+      run.flush();
+      std::vector<torch::Tensor> flat;
+      for (const NamedTensor& each : run.impl().ema()->values())
+        flat.push_back(each.tensor.reshape({-1}));
+      const torch::Tensor average = torch::cat(flat);
+      EXPECT_TRUE(same_on_all(world, flat_parameters(*net))) << strategy;
+      EXPECT_TRUE(same_on_all(world, average)) << strategy;
+      EXPECT_FALSE(torch::equal(average, flat_parameters(*net))) << strategy;
+      // Under abs updates are not steps.
+      if (strategy == std::string("abs") || world.rank() > 0) continue;
+      EXPECT_TRUE(torch::equal(average, expected)) << strategy;
+    }
+  });
+}
+
+// What flush() leaves is judged as it is: models that are equal are not averaged once more, which
+// could round them.
+TEST(EvaluateApart, ShowsTheFlushedModelBitForBit) {
+  on_workers(3, [](World& world) {
+    for (const char* strategy : {"local", "lasgd"}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.1), StrategySpec(strategy));
+      train(world, net, run, 5 + world.rank());
+      run.flush();
+      const torch::Tensor flushed = flat_parameters(*net);
+      torch::Tensor judged;
+      run.evaluate([&] { judged = flat_parameters(*net); });
+      EXPECT_TRUE(torch::equal(judged, flushed)) << strategy;
+      EXPECT_TRUE(torch::equal(flat_parameters(*net), flushed)) << strategy;
+      EXPECT_TRUE(same_on_all(world, judged)) << strategy;
+    }
+  });
+}
+
+// Evaluations after whole periods leave the momentum of the mean as it is.
+TEST(EvaluateApart, LeavesTheOuterMomentumAsItIs) {
+  on_workers(2, [](World& world) {
+    std::vector<torch::Tensor> ends;
+    for (const bool evaluates : {false, true}) {
+      EveryLayer net = make_net();
+      Distributed run = distribute(world, *net, sgd(0.05),
+                                   local().set("period", "3").set("outer_momentum", "0.7"));
+      int step = 0;
+      train(world, net, run, 12, [&] {
+        if (evaluates && ++step % 3 == 0) run.evaluate([] {});
+      });
+      run.flush();
+      ends.push_back(flat_parameters(*net));
+    }
+    EXPECT_TRUE(torch::equal(ends[0], ends[1]));
+  });
+}
+
+// Each worker draws its own batches, at whatever pace.
+TEST(Local, RepeatsBitForBitWithBatchesOfEachWorkersOwn) {
+  on_workers(3, [](World& world) {
+    std::vector<torch::Tensor> ends;
+    for (const int slow : {0, 2}) {
+      EveryLayer net = make_net();
+      Distributed run =
+          distribute(world, *net, sgd(0.05).momentum(0.9), local().set("period", "3"));
+      train(world, net, run, 10, [&] {
+        if (world.rank() == slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      });
+      run.flush();
+      ends.push_back(flat_parameters(*net));
+    }
+    EXPECT_TRUE(torch::equal(ends[0], ends[1]));
   });
 }
 

@@ -16,11 +16,12 @@
 
 namespace skein::test {
 
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kPatience{120};
 
 // Runs `body` as every rank of a run of `size` processes and returns how each ended, as waitpid()
 // says. One whose body throws, or has a failure, ends with 1.
-inline std::vector<int> statuses_of_workers(int size, const std::function<void(World)>& body) {
+inline std::vector<int> statuses_of_workers(int size, const std::function<void(World)>& body,
+                                            std::chrono::milliseconds patience = kPatience) {
   static int runs = 0;
   const std::string run_id =
       "torch-test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
@@ -31,11 +32,11 @@ inline std::vector<int> statuses_of_workers(int size, const std::function<void(W
       ::setenv("SKEIN_RANK", std::to_string(rank).c_str(), 1);
       ::setenv("SKEIN_SIZE", std::to_string(size).c_str(), 1);
       ::setenv("SKEIN_RUN", run_id.c_str(), 1);
-      ::alarm(static_cast<unsigned>(3 * kPatience.count()));
+      ::alarm(static_cast<unsigned>(10 * kPatience.count()));
       int code = 1;
       try {
         torch::set_num_threads(1);
-        body(World::join({.patience = kPatience}));
+        body(World::join({.patience = patience}));
         code = testing::Test::HasFailure() ? 1 : 0;
       } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());

@@ -5,7 +5,10 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "on_workers.h"
 #include "skein/torch.h"
@@ -234,30 +237,183 @@ TEST_P(Freezing, WhatIsFrozenStaysAndGoesOnWhereItWas) {
   });
 }
 
+// Torch leaves alone what has no gradient.
+// Parameters are frozen from the start and for a while in between, and some updates are skipped, as
+// a loss scaler does: torch counts neither in the number of a parameter's steps.
+template <typename TorchOptimizer, typename Options>
+void follow_torch_with_frozen(
+    World& world, const Options& options, const OptimizerSpec& recipe,
+    const std::function<void(EveryLayer&, EveryLayer&, std::int64_t)>& compare) {
+  EveryLayer want = fresh_net(), net = fresh_net();
+  TorchOptimizer optimizer(want->parameters(), options);
+  Distributed run = distribute(world, *net, recipe);
+  std::int64_t step = 0;
+  run.before_update([&](AveragedGradients& g) {
+    if (step % 7 == 2) g.skip();
+  });
+  run.freeze(named("conv.*"));
+  for (; step < 20; ++step) {
+    if (step == 3) run.freeze(named("lstm.*"));
+    if (step == 9) run.unfreeze(named("lstm.*"));
+    if (step == 12) run.unfreeze(named("conv.*"));
+    optimizer.zero_grad();
+    test::loss_at(want, step).backward();
+    if (step >= 3 && step < 9)
+      for (auto& each : want->lstm->parameters()) each.mutable_grad() = torch::Tensor();
+    if (step < 12)
+      for (auto& each : want->conv->parameters()) each.mutable_grad() = torch::Tensor();
+    if (step % 7 != 2) optimizer.step();
+    test::loss_at(net, step).backward();
+    run.step(4);
+    compare(want, net, step);
+  }
+}
+
+TEST(FreezingAlone, HasTheBitsOfTorchWithoutGradients) {
+  on_workers(1, [&](World& world) {
+    const auto follow = [&]<typename Of>(auto options) {
+      follow_torch_with_frozen<Of>(
+          world, options, torch_optimizer<Of>(options),
+          [](auto& want, auto& net, std::int64_t step) { expect_same_bits(want, net, step); });
+    };
+    follow.template operator()<SGD>(SGDOptions(0.05).momentum(0.9).weight_decay(0.1));
+    follow.template operator()<SGD>(SGDOptions(0.05).momentum(0.9).dampening(0.3));
+    follow.template operator()<Adam>(AdamOptions(0.01).amsgrad(true));
+    follow.template operator()<AdamW>(AdamWOptions(0.01).weight_decay(0.1));
+    follow.template operator()<Adagrad>(AdagradOptions(0.05).lr_decay(0.1));
+  });
+}
+
+// Skein's own round in other places than torch. Each step begins at torch's model, so that both see
+// the same gradients.
+TEST(FreezingAlone, OwnAdamwIsNearTorchsWithoutGradients) {
+  on_workers(1, [&](World& world) {
+    follow_torch_with_frozen<AdamW>(
+        world, AdamWOptions(0.01).weight_decay(0.1), adamw(0.01).weight_decay(0.1),
+        [](auto& want, auto& net, std::int64_t step) {
+          EXPECT_TRUE(torch::allclose(flat_parameters(*want), flat_parameters(*net), 1e-4, 2e-5))
+              << step;
+          const torch::NoGradGuard no_grad;
+          for (const auto& each : net->named_parameters())
+            each.value().copy_(want->named_parameters()[each.key()]);
+        });
+  });
+}
+
+// Whatever the run's number of updates is, a parameter's first one moves it by the rate.
+TEST_P(Freezing, AdamwMovesAParameterByTheRateAfterUnfreeze) {
+  on_workers(2, [](World& world) {
+    EveryLayer net = fresh_net();
+    Distributed run = distribute(world, *net, adamw(0.01).weight_decay(0), strategy());
+    run.freeze(named("conv.*"));
+    train(net, run, 0, 40);
+    run.flush();
+    run.unfreeze(named("conv.*"));
+    for (std::int64_t step = 40; step < 44; ++step) {
+      const auto before = flat_parameters(*net->conv);
+      train(net, run, step, step + 1);
+      run.flush();
+      const auto moved = (flat_parameters(*net->conv) - before).abs().max().item<double>();
+      EXPECT_LT(moved, 0.012) << step;
+      EXPECT_GT(moved, 0.002) << step;
+    }
+  });
+}
+
+// Each worker counts its own updates where each makes its own.
+TEST_P(Freezing, CountsOfUpdatesComeBack) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("skein-counts-test-{}", ::getpid());
+  on_workers(2, [&](World& world) {
+    EveryLayer net = fresh_net(), other = fresh_net(), old = fresh_net();
+    const auto recipe = adamw(0.01).group(group("words.*").frozen());
+    Distributed run = distribute(world, *net, recipe, strategy());
+    train(net, run, 0, 4 + world.rank());
+    run.flush();
+    run.freeze(named("conv.*"));
+    train(net, run, 0, 3 + 2 * world.rank());
+    run.flush();
+    run.unfreeze(named("conv.*"));
+    train(net, run, 0, 2);
+    run.save_checkpoint(folder, {}, {.wait = true});
+    const auto missed = run.impl().missed_updates();
+    EXPECT_EQ(std::ranges::count(missed, 0), std::ssize(missed) - 3)
+        << "words and conv missed some";
+    EXPECT_EQ(*std::ranges::max_element(missed), run.steps()) << "words missed all";
+    Distributed resumed = distribute(world, *other, recipe, strategy());
+    ASSERT_TRUE(resumed.resume(folder));
+    EXPECT_EQ(resumed.steps(), run.steps());
+    EXPECT_EQ(resumed.impl().missed_updates(), missed);
+
+    // As version 0.1 has saved it: without checksums, too.
+    world.barrier("all have resumed");
+    if (world.rank() == 0)
+      for (const auto& each : std::filesystem::recursive_directory_iterator(folder)) {
+        if (each.path().filename() == "checksums.json") std::filesystem::remove(each.path());
+        if (each.path().filename() != "state.json") continue;
+        std::ifstream file(each.path());
+        std::stringstream text;
+        text << file.rdbuf();
+        std::string state = text.str();
+        const std::string key = "\"updates missed while frozen\"";
+        const auto at = state.find(key);
+        ASSERT_NE(at, std::string::npos);
+        std::ofstream(each.path()) << state.replace(at, key.size(), "\"unknown\"");
+      }
+    world.barrier("it is an old one");
+    Distributed from_old = distribute(world, *old, recipe, strategy());
+    ASSERT_TRUE(from_old.resume(folder));
+    const auto old_missed = from_old.impl().missed_updates();
+    EXPECT_EQ(*std::ranges::max_element(old_missed), run.steps());
+    train(old, from_old, 0, 2);
+    from_old.flush();
+    EXPECT_TRUE(torch::isfinite(flat_parameters(*old)).all().item<bool>());
+  });
+  std::filesystem::remove_all(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(Strategies, Freezing,
                          testing::Values("allreduce", "dear", "abs", "local", "gossip"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Torch leaves alone what has no gradient.
-TEST(FreezingAlone, HasTheBitsOfTorchWithoutGradients) {
-  on_workers(1, [&](World& world) {
-    EveryLayer want = fresh_net(), net = fresh_net();
-    const auto options = SGDOptions(0.05).momentum(0.9).weight_decay(0.1);
-    SGD optimizer(want->parameters(), options);
-    Distributed run = distribute(world, *net, torch_optimizer<SGD>(options));
-    for (std::int64_t step = 0; step < 9; ++step) {
-      if (step == 3) run.freeze(named("lstm.*"));
-      if (step == 6) run.unfreeze(named("lstm.*"));
-      optimizer.zero_grad();
-      test::loss_at(want, step).backward();
-      if (step >= 3 && step < 6)
-        for (auto& each : want->lstm->parameters()) each.mutable_grad() = torch::Tensor();
-      optimizer.step();
-      test::loss_at(net, step).backward();
-      run.step(4);
-      expect_same_bits(want, net, step);
+// As it is saved, and under another strategy with the same updates.
+TEST(Freezing, GoesOnBitForBitAfterAResume) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("skein-freezing-test-{}", ::getpid());
+  on_workers(2, [&](World& world) {
+    const auto recipe = adamw(0.01).group(group("words.*").frozen());
+    const auto finish = [](EveryLayer& net, Distributed& run) {
+      run.unfreeze(named("conv.*"));
+      train(net, run, 7, 9);
+      run.unfreeze(named("words.*"));
+      train(net, run, 9, 12);
+      run.flush();
+    };
+    EveryLayer net = fresh_net();
+    Distributed run = distribute(world, *net, recipe, dear().set("fusion", "none"));
+    train(net, run, 0, 4);
+    run.freeze(named("conv.*"));
+    train(net, run, 4, 7);
+    run.save_checkpoint(folder, {}, {.wait = true});
+    finish(net, run);
+    for (const char* strategy : {"dear", "allreduce"}) {
+      EveryLayer other = fresh_net();
+      Distributed resumed =
+          distribute(world, *other, recipe, StrategySpec(strategy).set("fusion", "none"));
+      ASSERT_TRUE(resumed.resume(folder));
+      finish(other, resumed);
+      expect_same_bits(net, other, 12);
     }
   });
+  on_workers(1, [&](World& world) {
+    EveryLayer net = fresh_net();
+    Distributed run = distribute(world, *net, adamw(0.01).group(group("words.*").frozen()));
+    ASSERT_TRUE(run.resume(folder));
+    const auto missed = run.impl().missed_updates();
+    EXPECT_EQ(std::ranges::count(missed, 7), 1) << "words";
+    EXPECT_EQ(std::ranges::count(missed, 3), 2) << "conv";
+  });
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Rates, SetInTheMiddleAreThoseOfARunThatHadThem) {
@@ -358,13 +514,13 @@ TEST(ParameterGroups, SettingsComeBack) {
     run.unfreeze(named("words.*"));
     run.freeze(named("conv.*"));
     Distributed resumed = distribute(world, *other, spec);
-    resumed.impl().restore_settings(run.impl().settings());
+    resumed.impl().restore_settings(run.impl().settings(), 0);
     EXPECT_EQ(resumed.impl().settings(), run.impl().settings());
     EXPECT_EQ(resumed.learning_rate(), 0.3);
     EXPECT_EQ(resumed.optimizer().param_groups()[1].options().get_lr(), 0.9);
     EXPECT_TRUE(other->words->weight.requires_grad());
     EXPECT_FALSE(other->conv->weight.requires_grad());
-    EXPECT_THROW(resumed.impl().restore_settings({{"learning rate", "fast"}}), ConfigError);
+    EXPECT_THROW(resumed.impl().restore_settings({{"learning rate", "fast"}}, 0), ConfigError);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <mutex>
@@ -20,6 +21,7 @@ class Numbers : public Dataset {
   std::int64_t classes() const override { return 1; }
 
   Batch get(std::span<const std::uint32_t> indices) const override {
+    ++begun;
     if (gate.valid()) gate.wait();
     const std::vector<std::int64_t> values(indices.begin(), indices.end());
     {
@@ -45,6 +47,7 @@ class Numbers : public Dataset {
     std::thread::id thread;
   };
   std::shared_future<void> gate;
+  mutable std::atomic<int> begun{0};
   mutable std::mutex mutex;
   mutable std::vector<Load> loads;
 };
@@ -86,7 +89,7 @@ TEST(Prefetch, ALaterRequestReplacesAnEarlierOne) {
   numbers->gate = open.get_future().share();
   Prefetcher prefetcher(numbers);
   prefetcher.request({1});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the thread to take it up
+  while (numbers->begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   prefetcher.request({2});
   prefetcher.request({3});
   open.set_value();
@@ -106,12 +109,10 @@ TEST(Prefetch, ErrorsOfTheThreadSurfaceInTake) {
 }
 
 TEST(Prefetch, EndsWithARequestPending) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 50; ++i) {  // one that did not would be waited for in vain
     Prefetcher prefetcher(std::make_shared<Numbers>());
     prefetcher.request({99});
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <map>
+#include <thread>
 
+#include "core/worker_time.h"
 #include "on_workers.h"
 #include "skein/torch.h"
+#include "torch/distributed_impl.h"
 
 namespace skein::records_test {
 namespace {
@@ -59,6 +63,51 @@ TEST(Records, KnowTheDistanceOfModelsWhereTheStrategyDoes) {
     const auto records = records_of(world, StrategySpec("local").set("period", "2"), 12, 1);
     ASSERT_GE(records.size(), 10u);
     EXPECT_FALSE(std::isnan(records.back().consensus));
+  });
+}
+
+// One layer that forward does not read: dear waits for its update before the first gradient.
+struct PartlyRead : torch::nn::Module {
+  PartlyRead() {
+    read = register_module("read", torch::nn::Linear(300, 300));
+    unread = register_module("unread", torch::nn::Linear(300, 300));
+  }
+  torch::nn::Linear read = nullptr, unread = nullptr;
+};
+
+struct Waits final : Trace {
+  void span(Lane lane, std::string_view name, Time, Time) override {
+    if (lane == Lane::wait) ++count[std::string(name)];
+  }
+  std::map<std::string, int> count;
+};
+
+TEST(Records, CountNoWaitOfDearAsComputing) {
+  test::on_workers(2, [](World& world) {
+    PartlyRead net;
+    Waits waits;
+    auto run = distribute(world, net, sgd(0.01), dear().set("fusion", "none"));
+    run.impl().trace_to(&waits);
+    constexpr int kSteps = 5;
+    Duration computed{};
+    const SteadyClock clock;
+    const Time begin = clock.now();
+    for (int step = 0; step < kSteps; ++step) {
+      run.expect(kBatch);
+      net.read->forward(torch::ones({kBatch, 300})).mean().backward();
+      // Rank 1 waits for this: for the parameters in forward, or at the latest in step().
+      if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      run.step(kBatch);
+      computed += run.impl().worker().meters.compute;
+    }
+    const Duration all = clock.now() - begin;
+    const WorkerTime& time = run.impl().time();
+    EXPECT_LE(computed + time.waiting() + time.updating(), all) << "some of it counts twice";
+    EXPECT_GE(waits.count["begin"], kSteps) << "in pieces where an update was made meanwhile";
+    EXPECT_GE(waits.count["step"], kSteps);
+    EXPECT_GT(waits.count["read"], 0);
+    run.impl().trace_to(nullptr);
+    run.flush();
   });
 }
 

@@ -141,6 +141,41 @@ TEST(Resume, EveryStrategyGoesOnFromEveryOther) {
   });
 }
 
+// What weighs 1 in an average of allreduce is one worker's batch; abs compares rounds, which hold
+// all workers' batches: its first one is the measure.
+TEST(Resume, AbsScalesTheRateByItsOwnRoundsAfterACheckpointOfAllreduce) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const auto trained = [&](Distributed& run, torch::nn::Linear& net) {
+      for (int step = 0; step < 4; ++step) {
+        torch::manual_seed(static_cast<std::uint64_t>(10 * step + world.rank()));
+        net(torch::randn({kRows, kColumns})).square().mean().backward();
+        run.step(kRows);
+      }
+      run.flush();
+      return flat_parameters(*net);
+    };
+    {
+      torch::nn::Linear net(kColumns, 1);
+      auto run = distribute(world, *net, sgd(0.01), allreduce());
+      trained(run, net);
+      run.save_checkpoint(folder / "allreduce", {}, {.wait = true});
+    }
+    const auto resumed = [&](const char* scaling) {
+      torch::nn::Linear net(kColumns, 1);
+      auto run = distribute(
+          world, *net, sgd(0.01),
+          abs_sgd().set("delay", "0").set("max_micro_batches", "1").set("lr_scaling", scaling));
+      EXPECT_TRUE(run.resume(folder / "allreduce"));
+      const auto model = trained(run, net);
+      EXPECT_EQ(run.impl().worker().progress.batch_reference, kRows);
+      EXPECT_EQ(run.impl().worker().progress.round_reference, 2 * kRows);
+      return model;
+    };
+    EXPECT_TRUE(torch::equal(resumed("linear"), resumed("none")));
+  });
+}
+
 std::string refusal(const std::function<void()>& action) { return message_of<ConfigError>(action); }
 
 TEST(Resume, WhatCannotBeIsRefusedOnAllWorkersAndChangesNothing) {
@@ -202,7 +237,7 @@ TEST(Resume, TwoRunsOfOneProgramHaveAFolderEach) {
       critic.run().save_checkpoint(folder / "critic");
       maker.run().wait_for_checkpoint();
       EXPECT_TRUE(contains(refusal([&] { critic.run().save_checkpoint(folder / "maker"); }),
-                           {"checkpoints already"}));
+                           {"another run saves there now", "expected another folder"}));
       train(maker, critic);
       expected[0] = maker.state();
       expected[1] = critic.state();
@@ -354,6 +389,7 @@ TEST(Resume, TheFolderStaysTheRunsWhenItsLeaderIsLost) {
   }
   std::map<std::string, int> ids;
   for (const auto& each : fs::directory_iterator(dir)) {
+    if (each.path().filename() == "run.lock") continue;
     EXPECT_GE(samples_of(each.path()), 0) << each.path();
     EXPECT_TRUE(inspect(each.path()).whole());
     ++ids[read_state(each.path()).run_id];
@@ -403,6 +439,21 @@ TEST(Resume, LooksWhereTheProgramHasSaved) {
     ResumingJob again(world, kSgd, allreduce(), 2);
     EXPECT_TRUE(again.run().resume(dir));
     EXPECT_EQ(again.run().samples(), 16);
+  });
+}
+
+TEST(Resume, CannotBringBackAnAverageThatIsAskedForLater) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    ResumingJob job(world, kSgd, allreduce());
+    job.run().keep_ema(0.9);
+    job.steps(2);
+    job.run().save_checkpoint(folder / "c", {}, {.wait = true});
+    ResumingJob again(world, kSgd, allreduce(), 2);
+    EXPECT_TRUE(again.run().resume(folder / "c"));
+    EXPECT_TRUE(
+        test::contains(test::message_of<ConfigError>([&] { again.run().keep_ema(0.9); }),
+                       {"keep_ema() came after resume()", folder / "c", "before resume()"}));
   });
 }
 
@@ -463,7 +514,7 @@ TEST(Resume, WorkersThatDoNotSaveAlikeLearnSo) {
     job.steps(1);
     EXPECT_TRUE(contains(
         refusal([&] { job.run().save_checkpoint(folder / "c", {}, {.wait = world.rank() == 1}); }),
-        {"rank 1 called save_checkpoint() that waits"}));
+        {"rank 0 called run.save_checkpoint(), rank 1 called run.save_checkpoint() that waits"}));
     job.steps(1);
     job.run().save_checkpoint(folder / "c");
     job.run().wait_for_checkpoint();

@@ -73,7 +73,9 @@ inline std::vector<std::pair<const char*, StrategySpec>> exact_strategies() {
   return {{"allreduce", allreduce()},
           {"dear", dear().set("fusion", "64")},
           {"dear in bf16", dear().set("fusion", "64").set("wire", "bf16")},
-          {"local", local().set("period", "3")}};
+          {"local", local().set("period", "3")},
+          {"local with a momentum of the mean",
+           local().set("period", "3").set("outer_momentum", "0.7")}};
 }
 
 inline std::vector<std::pair<const char*, StrategySpec>> all_strategies() {

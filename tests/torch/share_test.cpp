@@ -39,6 +39,11 @@ torch::Tensor loss_on(torch::nn::Linear& net, const torch::Tensor& x, const torc
   return torch::nn::functional::mse_loss(net->forward(x), y);
 }
 
+// A backward pass of so many samples that are all ones.
+void backward_of_ones(torch::nn::Linear& net, std::int64_t samples) {
+  loss_on(net, torch::ones({samples, kInputs}), torch::ones({samples, 1})).backward();
+}
+
 // A loop's batches on this worker, as epoch * 1000 + index.
 using Seen = std::vector<std::int64_t>;
 
@@ -153,14 +158,14 @@ TEST(Share, TakesDatasetsAndFunctionsOfIndices) {
     int steps = 0;
     for (auto& batch : run.share(30, options)) {
       ++steps;
-      loss_on(net, torch::ones({batch.size, kInputs}), torch::ones({batch.size, 1})).backward();
+      backward_of_ones(net, batch.size);
       run.step();
     }
     EXPECT_EQ(steps, 4);
     const auto doubled = [](const std::vector<std::size_t>& indices) { return 2 * indices.at(0); };
     for (auto& batch : run.share(30, doubled, {.batch = 4, .shuffle = false, .prefetch = 0})) {
       EXPECT_EQ(batch.value, 2 * batch.indices[0]);
-      loss_on(net, torch::ones({batch.size, kInputs}), torch::ones({batch.size, 1})).backward();
+      backward_of_ones(net, batch.size);
       run.step();
     }
     EXPECT_EQ(run.samples(), 5 * 30);
@@ -299,8 +304,7 @@ TEST(Share, EpochByEpochARunShufflesAnewAndGoesOnWhereItWas) {
           for (auto& batch : run.share(kSize, {.batch = 3, .first_epoch = epoch})) {
             note(epochs[static_cast<std::size_t>(epoch)], batch);
             EXPECT_EQ(batch.epoch, epoch);
-            loss_on(net, torch::ones({batch.size, kInputs}), torch::ones({batch.size, 1}))
-                .backward();
+            backward_of_ones(net, batch.size);
             run.step();
             if (run.samples() >= until) break;
           }
@@ -352,6 +356,7 @@ TEST(Share, LoopsOfOneEpochHaveTheOrderOfOneLoopOfMany) {
       for (const std::int64_t epochs : loops)
         for (auto& batch : run.share(25, {.batch = 4, .epochs = epochs})) {
           note(seen, batch);
+          backward_of_ones(net, batch.size);
           run.step();
         }
       return seen;
@@ -368,10 +373,14 @@ TEST(Share, AResumedRunSaysThatItPassesOverALoop) {
       auto net = fresh_net();
       auto run = distribute(world, *net, sgd(0.01));
       run.resume(folder / "c");
-      if (own_first) run.step(1);
+      if (own_first) {
+        backward_of_ones(net, 1);
+        run.step(1);
+      }
       int steps = 0;
       for (auto& batch : run.share(16, {.batch = 4})) {
         ++steps;
+        backward_of_ones(net, batch.size);
         run.step(batch.size);
       }
       if (run.samples() == 16) run.save_checkpoint(folder / "c", {}, {.wait = true});
@@ -398,7 +407,8 @@ TEST(Share, DifferentOptionsAreAnErrorOnAll) {
       }
       return "";
     };
-    EXPECT_TRUE(test::contains(why(20 + world.rank(), {}), {"share of 20 samples", "share of 21"}));
+    EXPECT_TRUE(test::contains(why(20 + world.rank(), {}),
+                               {"run.share() of 20 samples", "run.share() of 21"}));
     EXPECT_TRUE(test::contains(why(20, {.batch = 0}), {"batch 0"}));
     EXPECT_TRUE(test::contains(why(20, {.first_epoch = -1}), {"first_epoch -1"}));
     EXPECT_TRUE(test::contains(why(20, {.first_epoch = world.rank()}), {"from epoch 1"}));

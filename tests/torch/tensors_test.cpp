@@ -111,12 +111,13 @@ TEST(Tensors, WhatCannotBeIsAnErrorOnAll) {
       return error_of([&] { all_reduce(world, tensor, how); });
     };
     EXPECT_NE(of(torch::ones({3}), first ? Reduce::sum : Reduce::max)
-                  .find("rank 1 called all_reduce (max)"),
+                  .find("rank 1 called skein::all_reduce() (max)"),
               std::string::npos);
     EXPECT_EQ(
         of(torch::ones({3 + world.rank()})),
-        "the workers made different calls: rank 0 called all_reduce (sum) of a Float tensor "
-        "[3], rank 1 called all_reduce (sum) of a Float tensor [4]; expected the same of all");
+        "the workers made different calls: rank 0 called skein::all_reduce() (sum) of a Float "
+        "tensor [3], rank 1 called skein::all_reduce() (sum) of a Float tensor [4]; expected the "
+        "same of all");
     EXPECT_NE(of(first ? torch::ones({3}) : torch::Tensor()), "");
     EXPECT_NE(of(torch::Tensor()), "");
     EXPECT_NE(of(torch::ones({3}, torch::kInt64), Reduce::mean), "");

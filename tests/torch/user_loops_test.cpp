@@ -335,6 +335,60 @@ TEST(AbsLookahead, ShowsTheModelAndNotWhereForwardReadsIt) {
     });
 }
 
+// Forgets it, writes gradients by hand in its place, or freezes all that could get any.
+TEST_P(UserLoops, AStepWithoutAGradientIsAnErrorUntilThereIsOne) {
+  test::on_workers(2, [](World& world) {
+    Job job(world);
+    auto run = job.start(StrategySpec(GetParam()));
+    const auto refused = [&] {
+      const std::string why = test::message_of<ConfigError>([&] { run.step(kBatch); });
+      EXPECT_TRUE(test::contains(why, {"step(8)", "backward()", "step(0)"}));
+      EXPECT_EQ(why.empty(), false);
+    };
+    refused();
+    for (int step = 0; step < 3; ++step) {
+      job.loss(step).backward();
+      run.step(kBatch);
+      refused();  // the last step's gradients are none
+      job.net->zero_grad(step == 0);
+      refused();
+    }
+    const auto moved_by = [&](const std::function<void()>& write) {
+      run.flush();
+      const torch::Tensor before = test::flat_parameters(*job.net);
+      write();
+      run.step(kBatch);
+      run.flush();
+      EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
+      return (test::flat_parameters(*job.net) - before).abs().max().item<float>();
+    };
+    EXPECT_GT(moved_by([&] {
+                for (auto& each : job.net->parameters())
+                  each.mutable_grad() = torch::ones_like(each);
+              }),
+              0.01F);
+    EXPECT_GT(moved_by([&] {
+                for (auto& each : job.net->parameters()) each.mutable_grad().fill_(1);
+              }),
+              0.01F);
+    EXPECT_NO_THROW(moved_by([&] {  // a gradient that is zero, and meant so
+      job.net->parameters()[0].mutable_grad() = torch::zeros({8, kInputs});
+    }));
+    refused();
+    run.accumulate(2);
+    job.loss(0).backward();
+    EXPECT_NO_THROW(run.step(kBatch));
+    refused();
+    run.accumulate(1);
+    run.expect(0);
+    EXPECT_NO_THROW(run.step(0));
+    run.freeze([](const ParameterInfo&) { return true; });
+    EXPECT_NO_THROW(run.step(kBatch));
+    run.flush();
+    EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
+  });
+}
+
 // Rank 1 calls `leave` instead of its sixth step and returns. Returns, on the others, why they
 // failed; empty if they came to their end.
 std::string why_others_failed(World world, const StrategySpec& strategy, bool& survives,
@@ -383,6 +437,51 @@ TEST_P(UserLoops, AnExceptionOnOneWorkerIsNoticedInTime) {
     EXPECT_EQ(why.empty(), survives) << why;
     if (!survives) {
       EXPECT_TRUE(test::contains(why, {"rank 1"}));
+    }
+  });
+}
+
+// zero_grad() in the wrong line leaves nothing to step by.
+TEST_P(UserLoops, AStepAfterItsGradientsWereClearedIsAnError) {
+  test::on_workers(2, [](World& world) {
+    Job job(world);
+    auto run = job.start(StrategySpec(GetParam()));
+    job.loss(0).backward();
+    job.net->zero_grad(/*set_to_none=*/true);
+    const std::string why = test::message_of<ConfigError>([&] { run.step(kBatch); });
+    EXPECT_TRUE(test::contains(why, {"step(8)", "zero_grad()", "step(0)"})) << why;
+    run.step(0);
+    job.loss(1).backward();
+    run.step(kBatch);
+    run.flush();
+    EXPECT_EQ(run.steps(), 1);
+  });
+}
+
+// One worker forgets backward(): the others learn of it as of any error.
+TEST_P(UserLoops, AStepWithoutAGradientOnOneWorkerIsNoticedInTime) {
+  test::as_workers(kWorkers, [](World world) {
+    const int rank = world.rank();
+    bool survives = false;
+    std::string own, others;
+    try {
+      Job job(world);
+      auto run = job.start(StrategySpec(GetParam()));
+      survives = run.impl().strategy().survives_losses();
+      for (int step = 0; step < 30; ++step) {
+        const torch::Tensor loss = job.loss(step);
+        if (rank != 1 || step != 5) loss.backward();
+        run.step(kBatch);
+      }
+      run.flush();
+    } catch (const ConfigError& error) {
+      own = error.what();
+    } catch (const IoError& error) {
+      others = error.what();
+    }
+    EXPECT_EQ(own.empty(), rank != 1) << own;
+    if (rank != 1 && !survives) {
+      EXPECT_TRUE(test::contains(others, {"rank 1"}));
     }
   });
 }

@@ -112,16 +112,20 @@ TEST(CompareSpread, ARoundThatMissedTheTargetWasSlowerThanAllThatDidNot) {
 }
 
 TEST(CompareFigures, AreReadFromWhatARunSays) {
-  const Json result{
-      {"samples_per_second", 500},
-      {"seconds_to_target", nullptr},
-      {"iteration_ms", {{"p50", 12.5}}},
-      {"bytes_sent", 1000},
-      {"accuracy", nullptr},
-      {"per_worker", {{{"busy_fraction", 0.5}}, {{"lost", true}}, {{"busy_fraction", 1.0}}}}};
+  const Json result{{"samples_per_second", 500},
+                    {"seconds_to_target", nullptr},
+                    {"iteration_ms", {{"p50", 12.5}}},
+                    {"bytes_sent", 1000},
+                    {"accuracy", nullptr},
+                    {"per_worker",
+                     {{{"busy_fraction", 0.5}, {"waiting_fraction", 0.5}},
+                      {{"lost", true}},
+                      {{"busy_fraction", 1.0}, {"waiting_fraction", 0.0}}}}};
   const RunFigures figures = figures_of(result, 2000);
   EXPECT_EQ(figures, (RunFigures{{"samples_per_second", 500},
                                  {"of_summed_speed", 0.25},
+                                 {"ms_per_1000_samples", 2000},
+                                 {"waiting_ms_per_1000_samples", 500},
                                  {"iteration_ms", 12.5},
                                  {"bytes_sent", 1000},
                                  {"busy_fraction", 0.75}}));
@@ -311,6 +315,45 @@ TEST(CompareClaims, WithoutATargetThroughputIsNotAccuracy) {
   EXPECT_TRUE(claims_of(std::vector<ClaimRow>{}, {}).recommendation.empty());
 }
 
+// Of the same speed, but one update of abs is a round of four steps.
+TEST(CompareClaims, ComparesWaitsOverEqualSamplesAndNotOverUpdates) {
+  const auto row = [](const char* name, double update_ms, double waited_ms) {
+    const Json result{{"samples_per_second", 1000},
+                      {"iteration_ms", {{"p50", update_ms}}},
+                      {"exposed_comm_ms", waited_ms},
+                      {"per_worker", {{{"waiting_fraction", waited_ms / update_ms}}}}};
+    ClaimRow out;
+    out.name = out.strategy = name;
+    for (const auto& [key, value] : figures_of(result, 0)) out.figures[key] = spread_of({value});
+    return out;
+  };
+  const Claims claims = claims_of({row("allreduce", 100, 20), row("abs", 400, 40)}, {});
+  EXPECT_TRUE(says(claims,
+                   "abs waited least, 100 ms of the 1000 ms that 1,000 samples took; allreduce "
+                   "waited longest, 200 ms of 1000 ms. Times are per 1,000 samples"));
+}
+
+TEST(CompareTable, HasNoFigureOfAnUpdate) {
+  Comparison comparison;
+  Row& row = comparison.rows.emplace_back();
+  row.entry.name = row.strategy = "abs";
+  compare::Run& run = row.runs.emplace_back();
+  run.figures = {{"iteration_ms", 400},
+                 {"exposed_comm_ms", 40},
+                 {"samples_per_second", 1000},
+                 {"waiting_ms_per_1000_samples", 100}};
+  for (const std::string& text : {median_table(comparison), LiveTable(comparison).head()}) {
+    EXPECT_NE(text.find("waiting/1k"), std::string::npos) << text;
+    EXPECT_EQ(text.find("exposed"), std::string::npos) << text;
+    EXPECT_EQ(text.find("iteration"), std::string::npos) << text;
+  }
+  const Json json = to_json(comparison);
+  EXPECT_EQ(json["entries"][0]["figures"]["exposed_comm_ms"]["median"], 40) << "who asks has it";
+  for (const Json& figure : json["figures"])
+    EXPECT_EQ(figure["comparable"],
+              figure["key"] != "iteration_ms" && figure["key"] != "exposed_comm_ms");
+}
+
 Run good_run(int round, double seconds, double accuracy) {
   Run run;
   run.round = round;
@@ -392,6 +435,31 @@ TEST(CompareDifference, ATargetThatNoRoundReachedIsWorseThanOneThatAllDid) {
   for (auto& row : after.rows) row.runs.resize(1);
   const Json once = to_json(changes_between(to_json(before), to_json(after)));
   EXPECT_EQ(once[0]["figures"]["seconds_to_target"]["spread"], "unknown");
+}
+
+TEST(CompareTimeline, BeginsAStepWithTheFirstPieceOfAForwardThatWaits) {
+  const testing::Folder folder;
+  std::ofstream out(folder / "trace.json");
+  for (int step = 0; step < 10; ++step)
+    for (const auto& [lane, name, from, to] : {std::tuple{"wait", "read", 2, 3},
+                                               {"forward", "forward", 0, 2},
+                                               {"forward", "forward", 3, 4},
+                                               {"update", "update", 4, 5},
+                                               {"forward", "forward", 5, 6},
+                                               {"backward", "backward", 6, 9},
+                                               {"wait", "step", 9, 10}})
+      out << Json{{"ph", "X"},
+                  {"pid", 0},
+                  {"cat", lane},
+                  {"name", name},
+                  {"ts", 1000 * (10 * step + from)},
+                  {"dur", 1000 * (to - from)}}
+                 .dump()
+          << "\n";
+  out.close();
+  const Timeline timeline = read_timeline(folder / "trace.json", 2);
+  EXPECT_EQ(timeline.steps, 2);
+  EXPECT_DOUBLE_EQ(timeline.length_ms, 20);
 }
 
 TEST(CompareTimeline, CutsStepsOfTheSlowestWorkerOutOfTheMiddle) {

@@ -15,6 +15,11 @@
 namespace skein {
 namespace {
 
+GossipOptions acid_options(const std::map<std::string, std::string>& given = {}) {
+  OptionReader reader("acid", given);
+  return {reader, true};
+}
+
 using namespace std::chrono_literals;
 
 Time at(Duration time) { return Time() + time; }
@@ -56,6 +61,29 @@ TEST(Expectation, LearnsWhatIsOrdinary) {
   EXPECT_EQ(expectation.limit(), 20ms);
   for (int i = 0; i < 50; ++i) expectation.saw(1000s);
   EXPECT_EQ(expectation.limit(), 60s);
+}
+
+// While a worker evaluates, say, its model is what it was, whatever the time.
+TEST(LiveModel, MixesNothingWhileItIsPaused) {
+  const auto end = [](Duration pause) {
+    Arena arena({{"a", 16}}, allocate_on_heap);
+    LiveModel model(arena, 0.3, 2);
+    model.start(at(0ms));
+    model.set_seconds_per_gradient(2);
+    const auto memory = allocate_on_heap(16), zero = allocate_on_heap(16);
+    fill(memory->span(), 4);
+    model.average(at(1s), 0, memory->span(), zero->span());
+    model.pause(at(2s));
+    fill(memory->span(), 1);  // an averaging that was late comes in the pause
+    model.average(at(2s) + pause / 2, 0, memory->span(), zero->span());
+    model.go_on(at(2s) + pause);
+    model.go_on(at(2s) + 3 * pause);  // it goes on already
+    const auto copied = allocate_on_heap(16);
+    model.copy_to(copied->span(), at(3s) + pause);
+    return std::pair{copied->span().host()[0], arena.plane("x~").host()[0]};
+  };
+  EXPECT_EQ(end(0s), end(100s));
+  EXPECT_NE(end(0s).first, end(0s).second) << "there is nothing to mix";
 }
 
 // x ← ½(1+e) x + ½(1−e) x̃ with e = exp(−2ηΔ), against the formula in double precision.
@@ -172,7 +200,7 @@ TEST(Tally, KnowsTheLargestTotalThatItHasHeard) {
 }
 
 TEST(GossipPlan, KnowsWhenTheRestFallsApart) {
-  const GossipPlan ring(GossipOptions({}, true), true, 8, 1);
+  const GossipPlan ring(acid_options(), true, 8, 1);
   std::vector<bool> lost(8);
   EXPECT_TRUE(ring.connected_without(lost));
   lost[0] = true;
@@ -183,7 +211,7 @@ TEST(GossipPlan, KnowsWhenTheRestFallsApart) {
 
 TEST(GossipPlan, ThoseAroundTheLostAverageInTheirPlace) {
   using Ranks = std::vector<int>;
-  const GossipPlan ring(GossipOptions({}, true), true, 8, 1);
+  const GossipPlan ring(acid_options(), true, 8, 1);
   std::vector<bool> lost(8);
   lost[2] = true;
   EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{0, 3}));
@@ -196,7 +224,7 @@ TEST(GossipPlan, ThoseAroundTheLostAverageInTheirPlace) {
   lost[6] = true;
   EXPECT_EQ(ring.neighbours_without(1, lost), (Ranks{}));
 
-  const GossipPlan star(GossipOptions({{"topology", "star"}}, true), true, 5, 1);
+  const GossipPlan star(acid_options({{"topology", "star"}}), true, 5, 1);
   std::vector<bool> centre(5);
   centre[0] = true;
   EXPECT_EQ(star.neighbours_without(1, centre), (Ranks{2, 4})) << "a ring of the leaves";

@@ -1,6 +1,10 @@
 // What a run keeps in its folder, without the run.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -44,7 +48,7 @@ class Keep : public ::testing::Test {
 
   RunRecord start() {
     const RunRecord run{run_id(0xaa), utc_now(), "", "0.1", "{}"};
-    take_folder(out, run);
+    write_run(out, run);
     return run;
   }
 
@@ -83,8 +87,21 @@ TEST_F(Keep, EverythingThatIsWrongWithACheckpointIsSaid) {
   overwrite(path / "model.safetensors", "");
   overwrite(path / "state.json", "{");
   const std::string damage = inspect(path).damage;
-  for (const char* part : {"model.safetensors has 0 bytes", "state.json has 1 bytes", "not JSON"})
+  for (const char* part :
+       {"model.safetensors has 0 bytes", "state.json is damaged: it is not JSON"})
     EXPECT_NE(damage.find(part), std::string::npos) << damage;
+}
+
+TEST_F(Keep, WhatIsWrongWithAFileIsSaidOnceAndInOurWords) {
+  const fs::path path = save(8);
+  for (const char* text : {"", "{", "[1, 2", "\xff\xfe", "null", "{\"samples\": -5}"}) {
+    overwrite(path / "state.json", text);
+    const std::string damage = inspect(path).damage;
+    EXPECT_EQ(damage.find("json.exception"), std::string::npos) << damage;
+    const auto named = damage.find("state.json");
+    EXPECT_NE(named, std::string::npos) << text;
+    EXPECT_EQ(damage.find("state.json", named + 1), std::string::npos) << damage;
+  }
 }
 
 // Workers share the reading: one of the parts finds it.
@@ -105,6 +122,23 @@ TEST_F(Keep, ACheckpointOfAnOlderVersionHasNoChecksumsAndIsTaken) {
   EXPECT_FALSE(inspect(path).checksums);
 }
 
+// There one number was the samples that weigh 1 in an average or, under abs, those of the first
+// round: it is taken for the first, which is right for all strategies but abs, and does abs no
+// harm.
+TEST_F(Keep, ACheckpointOfAnOlderVersionHasOneReference) {
+  const fs::path path = save(8);
+  auto json = nlohmann::json::parse(std::ifstream(path / "state.json"));
+  json["reference"] = 32;
+  json["round_reference"] = 96;
+  overwrite(path / "state.json", json.dump());
+  EXPECT_EQ(read_state(path).batch_reference, 32);
+  EXPECT_EQ(read_state(path).round_reference, 96);
+  json.erase("round_reference");
+  overwrite(path / "state.json", json.dump());
+  EXPECT_EQ(read_state(path).batch_reference, 32);
+  EXPECT_EQ(read_state(path).round_reference, 0);
+}
+
 TEST_F(Keep, EveryEntryOfTheStateIsChecked) {
   const fs::path path = save(8);
   const auto whole = nlohmann::json::parse(std::ifstream(path / "state.json"));
@@ -116,7 +150,8 @@ TEST_F(Keep, EveryEntryOfTheStateIsChecked) {
     EXPECT_NE(why.find("state.json"), std::string::npos) << key << value << why;
     EXPECT_NE(why.find(key), std::string::npos) << key << value << why;
   };
-  for (const char* key : {"samples", "steps", "reference", "epoch", "offset", "next_block"})
+  for (const char* key :
+       {"samples", "steps", "reference", "round_reference", "epoch", "offset", "next_block"})
     for (const auto& value : {nlohmann::json(-5), nlohmann::json(1.5), nlohmann::json("8"),
                               nlohmann::json(), nlohmann::json(1ull << 63)})
       refused(key, value);
@@ -160,13 +195,175 @@ TEST_F(Keep, AFolderOfAnOlderVersionHoldsARunToo) {
   EXPECT_EQ(read_run(out).id, "");
 }
 
-TEST_F(Keep, ARunThatGoesOnHasItsFolderForItself) {
+TEST_F(Keep, AFolderThatIsTakenRefusesOthersAndNamesWhoHasIt) {
   {
-    const FileDescriptor taken = take_folder(out, {run_id(1), utc_now(), "", "0.1", "{}"});
-    EXPECT_NE(refusal([&] { check_may_write(out, out, false); }).find("now"), std::string::npos);
-    EXPECT_NE(refusal([&] { check_may_write(out, "", true); }).find("now"), std::string::npos);
+    FolderLock taken = take_folder(out, run_lock(out));
+    EXPECT_TRUE(taken.leads());
+    EXPECT_EQ(taken.missing(), "");
+    taken.name("00000000000000aa");
+    EXPECT_TRUE(written_now(out));
+    for (const auto& attempt : {std::function<void()>([&] { check_may_write(out, out, false); }),
+                                std::function<void()>([&] { check_may_write(out, "", true); }),
+                                std::function<void()>([&] { take_folder(out, run_lock(out)); })}) {
+      const std::string why = refusal(attempt);
+      for (const std::string& part :
+           {std::string("writing there now"), "process " + std::to_string(::getpid()),
+            std::string("on host "), utc_now().substr(0, 10)})
+        EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+    }
+    const auto holder = holder_of(run_lock(out));
+    ASSERT_TRUE(holder);
+    EXPECT_EQ(holder->run, "00000000000000aa");
   }
+  EXPECT_FALSE(written_now(out));
   EXPECT_EQ(refusal([&] { check_may_write(out, out, false); }), "");
+  EXPECT_EQ(refusal([&] { take_folder(out, run_lock(out)); }), "");
+}
+
+TEST_F(Keep, AFolderStaysTakenWhileAWorkerOfTheRunLives) {
+  std::optional<FolderLock> first(std::in_place), second(std::in_place);
+  EXPECT_FALSE(first->take(run_lock(out), "one"));
+  second->join(run_lock(out));
+  EXPECT_FALSE(second->leads());
+  FolderLock other;
+  EXPECT_TRUE(other.take(run_lock(out), "two"));
+  first.reset();  // the leader is lost
+  const auto holder = other.take(run_lock(out), "two");
+  ASSERT_TRUE(holder);
+  EXPECT_EQ(holder->run, "one");
+  second->lead("one");
+  EXPECT_TRUE(second->leads());
+  EXPECT_TRUE(other.take(run_lock(out), "two"));
+  second.reset();
+  EXPECT_FALSE(other.take(run_lock(out), "two"));
+  EXPECT_EQ(holder_of(run_lock(out))->run, "two");
+}
+
+// It may be stopped only, and hold its lock still.
+TEST_F(Keep, ANewLeaderGoesOnBesideTheOneThatWasLeftBehind) {
+  FolderLock first, second, other;
+  EXPECT_FALSE(first.take(run_lock(out), "one"));
+  second.join(run_lock(out));
+  second.lead("one");
+  EXPECT_TRUE(second.leads());
+  EXPECT_TRUE(other.take(run_lock(out), "two"));
+}
+
+// A file server keeps the lock of a host that has lost its power, and a worker in uninterruptible
+// sleep does not end.
+TEST_F(Keep, ARestartLeadsBesideAWorkerOfItsRunThatWasLeftBehind) {
+  start();
+  FolderLock left, other;
+  ASSERT_FALSE(left.take(run_lock(out), run_id(0xaa)));
+  FolderLock lock = join_left_behind(out, *holder_of(run_lock(out)));
+  EXPECT_TRUE(lock.leads());
+  left = FolderLock();
+  EXPECT_TRUE(other.take(run_lock(out), "another")) << "it is the restarted run's now";
+
+  for (const std::string stranger : {"", "00000000000000bb"}) {
+    lock = FolderLock();
+    ASSERT_FALSE(other.take(run_lock(out), stranger));
+    try {
+      join_left_behind(out, *holder_of(run_lock(out)));
+      ADD_FAILURE() << "joins run '" << stranger << "'";
+    } catch (const ConfigError& error) {
+      ADD_FAILURE() << "which would end the restarts: " << error.what();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("another one is writing there now (process "),
+                std::string::npos)
+          << error.what();
+    }
+    other = FolderLock();
+  }
+}
+
+TEST_F(Keep, ALockOfAKilledProcessIsFree) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FolderLock lock;
+    const bool taken = !lock.take(run_lock(out), "one");
+    const char said = taken ? 'y' : 'n';
+    if (::write(ready[1], &said, 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char said = 0;
+  ASSERT_EQ(::read(ready[0], &said, 1), 1);
+  EXPECT_EQ(said, 'y');
+  EXPECT_TRUE(written_now(out));
+  EXPECT_NE(refusal([&] {
+              take_folder(out, run_lock(out));
+            }).find("process " + std::to_string(child) + " on"),
+            std::string::npos);
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(written_now(out));
+  EXPECT_EQ(refusal([&] { take_folder(out, run_lock(out)); }), "");
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+// As between the taking of the lock and the writing of the name.
+TEST_F(Keep, AHolderThatHasNotWrittenItsNameYetIsWaitedFor) {
+  FolderLock held, other;
+  for (const char* text :
+       {"", R"({"run": "before", "host": "HOST", "pid": 1073741824, "since": "x"})"}) {
+    held = FolderLock();
+    ASSERT_FALSE(held.take(run_lock(out), "one"));
+    std::string before = text;
+    char host[256] = {};
+    ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+    if (const auto at = before.find("HOST"); at != std::string::npos) before.replace(at, 4, host);
+    overwrite(run_lock(out), before);
+    std::thread naming([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      held.name("one");
+    });
+    const auto holder = other.take(run_lock(out), "two");
+    naming.join();
+    ASSERT_TRUE(holder);
+    EXPECT_EQ(holder->run, "one") << "instead of '" << before << "'";
+    EXPECT_EQ(holder->pid, ::getpid());
+  }
+}
+
+// Names of different lengths replace each other, and no reader finds none.
+TEST_F(Keep, ALockFileNamesItsHolderAtEveryMoment) {
+  FolderLock held;
+  ASSERT_FALSE(held.take(run_lock(out), "run 0"));
+  std::atomic<bool> ended = false;
+  std::thread naming([&] {
+    for (int i = 0; i < 300; ++i) held.name("run " + std::string(i % 7, '1'));
+    ended = true;
+  });
+  int unnamed = 0;
+  while (!ended) {
+    std::ifstream in(run_lock(out));
+    std::string text;
+    std::getline(in, text, '\0');
+    if (text.find("\"run\":\"run ") == std::string::npos) ++unnamed;
+  }
+  naming.join();
+  EXPECT_EQ(unnamed, 0);
+}
+
+// As another user, or where a mount is read-only.
+TEST_F(Keep, AHolderIsFoundByWhoeverMayOnlyRead) {
+  FolderLock held;
+  ASSERT_FALSE(held.take(run_lock(out), "one"));
+  fs::permissions(run_lock(out), fs::perms(0444));
+  fs::permissions(out, fs::perms(0755));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(3);
+    const auto holder = holder_of(run_lock(out));
+    ::_exit(written_now(out) && holder && holder->run == "one" ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(Keep, RemovingARunLeavesWhatIsNotItsOwn) {
@@ -224,10 +421,10 @@ class Parts : public Keep {
     const std::string name =
         rank == 0 ? "state.json" : "rank-" + std::to_string(rank) + ".safetensors";
     const std::string text = rank == 0 ? print_state(state) : "own";
-    parts.done(rank, {{name, write_whole(parts.path() / name, text)}});
+    parts.done(rank, {{name, write_whole(checkpoint.path() / name, text)}});
   }
-  void publish(Duration silence, bool without_the_lost = false) {
-    parts.publish({0, 1, 2}, {silence, &hurry, without_the_lost}, 1);
+  void publish(bool without_the_lost = false) {
+    checkpoint.publish(parts.wait(hurry, without_the_lost), 1);
   }
   std::string failure(const std::function<void()>& action) {
     try {
@@ -238,60 +435,74 @@ class Parts : public Keep {
     return "";
   }
 
-  const UnfinishedCheckpoint parts{out, "8"};
+  const UnfinishedCheckpoint checkpoint{out, "8"};
+  CheckpointParts parts{{0, 1, 2}};
   std::atomic<bool> hurry = false;
 };
 
-TEST_F(Parts, AreWaitedForAndBecomeACheckpointTogether) {
-  parts.begin();
+TEST_F(Parts, BecomeACheckpointWhenAllHaveBeenReported) {
+  checkpoint.begin();
   write_part(1);
   BackgroundWriter others;
   others.start([this] {
     write_part(2);
     write_part(0);
   });
-  publish(std::chrono::seconds(20));
-  EXPECT_TRUE(others.wait_for(std::chrono::seconds(20)));
+  publish();
+  EXPECT_TRUE(others.wait_for(std::chrono::seconds(600)));
   EXPECT_EQ(others.take_error(), "");
-  EXPECT_TRUE(inspect(parts.published()).whole()) << inspect(parts.published()).damage;
-  EXPECT_EQ(read_state(parts.published()).samples, 8);
+  EXPECT_TRUE(inspect(checkpoint.published()).whole()) << inspect(checkpoint.published()).damage;
+  EXPECT_EQ(read_state(checkpoint.published()).samples, 8);
   EXPECT_EQ(numbered_in(out).size(), 1u);
-  EXPECT_FALSE(fs::exists(parts.path()));
-  EXPECT_FALSE(fs::exists(parts.published() / "rank-1.done"));
+  EXPECT_FALSE(fs::exists(checkpoint.path()));
 }
 
-TEST_F(Parts, OneThatFailsOrIsMissingIsNamedAndNothingAppears) {
-  parts.begin();
+// A folder on a network may show its listing as it was: only what was reported counts.
+TEST_F(Parts, AreNotLookedForInTheFolder) {
+  checkpoint.begin();
   write_part(0);
   write_part(1);
-  EXPECT_NE(failure([&] { publish(std::chrono::milliseconds(1)); }).find("no part of rank 2"),
-            std::string::npos);
+  overwrite(checkpoint.path() / "rank-2.safetensors", "own");
   hurry = true;
-  EXPECT_NE(failure([&] { publish(std::chrono::milliseconds(1)); }), "");
-  parts.failed(2, "cannot write: the disk is full");
-  EXPECT_NE(failure([&] { publish(std::chrono::seconds(20)); }).find("rank 2: cannot write"),
-            std::string::npos);
+  EXPECT_NE(failure([&] { publish(); }).find("no part of rank 2"), std::string::npos);
+  EXPECT_TRUE(numbered_in(out).empty());
+}
+
+TEST_F(Parts, ThatFailOrAreLostAreNamedAndNothingAppears) {
+  checkpoint.begin();
+  write_part(0);
+  write_part(1);
+  parts.failed(2, "cannot write 'x': no space");
+  parts.lost(2, "this is said too late to count");
+  EXPECT_EQ(failure([&] { publish(); }), "rank 2: cannot write 'x': no space");
+  EXPECT_NE(failure([&] { publish(/*without_the_lost=*/true); }), "")
+      << "a full disk is no loss of a worker";
+  CheckpointParts others{{0, 3}};
+  others.done(0, {});
+  others.lost(3, "rank 3 has gone");
+  EXPECT_EQ(failure([&] { others.wait(hurry, false); }), "no part of rank 3: rank 3 has gone");
   EXPECT_TRUE(numbered_in(out).empty());
 }
 
 // One that died after its file was written, and before it said so.
-TEST_F(Parts, WhoIsLostIsLeftOutWhereOthersGoOn) {
-  parts.begin();
+TEST_F(Parts, OfALostWorkerAreLeftOutWhereOthersGoOn) {
+  checkpoint.begin();
   write_part(0);
   write_part(1);
-  overwrite(parts.path() / "rank-2.safetensors.tmp-12", "half");
-  publish(std::chrono::milliseconds(1), /*without_the_lost=*/true);
-  EXPECT_TRUE(inspect(parts.published()).whole());
-  EXPECT_TRUE(fs::exists(parts.published() / "rank-1.safetensors"));
-  EXPECT_FALSE(fs::exists(parts.published() / "rank-2.safetensors.tmp-12"));
+  overwrite(checkpoint.path() / "rank-2.safetensors.tmp-12", "half");
+  parts.lost(2, "it was killed");
+  publish(/*without_the_lost=*/true);
+  EXPECT_TRUE(inspect(checkpoint.published()).whole());
+  EXPECT_TRUE(fs::exists(checkpoint.published() / "rank-1.safetensors"));
+  EXPECT_FALSE(fs::exists(checkpoint.published() / "rank-2.safetensors.tmp-12"));
 }
 
-TEST_F(Parts, WhatADeadRunLeftIsRemovedFirst) {
+TEST_F(Parts, OfADeadRunAreRemovedFirst) {
   fs::create_directories(out / "unfinished-4");
-  overwrite(out / "unfinished-4/rank-1.done", "{}");
-  parts.begin();
+  overwrite(out / "unfinished-4/rank-1.safetensors", "half");
+  checkpoint.begin();
   EXPECT_FALSE(fs::exists(out / "unfinished-4"));
-  EXPECT_TRUE(fs::is_empty(parts.path()));
+  EXPECT_TRUE(fs::is_empty(checkpoint.path()));
 }
 
 TEST(BackgroundWriterTest, DoesOneJobAfterTheOtherAndTellsWhatWentWrong) {
@@ -304,7 +515,7 @@ TEST(BackgroundWriterTest, DoesOneJobAfterTheOtherAndTellsWhatWentWrong) {
   });
   EXPECT_FALSE(writer.wait_for(Duration(0)));
   go = true;
-  EXPECT_TRUE(writer.wait_for(std::chrono::seconds(20)));
+  EXPECT_TRUE(writer.wait_for(std::chrono::seconds(600)));
   EXPECT_EQ(writer.take_error(), "the disk is full");
   EXPECT_EQ(writer.take_error(), "");
   int done = 0;

@@ -182,7 +182,7 @@ TEST(KernelThreads, AForkedProcessHasThreadsOfItsOwn) {
   for_pieces(4, [&](std::size_t) { ++warm; });
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(600);
     std::atomic<int> made{0};
     for_pieces(50, [&](std::size_t) { ++made; });  // with threads that stayed behind
     set_kernel_threads(2);

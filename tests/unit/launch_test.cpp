@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "launch/board.h"
+#include "launch/keepalive.h"
+#include "launch/outbox.h"
 #include "launch/relay.h"
 #include "launch/report.h"
 #include "skein/error.h"
@@ -215,7 +217,7 @@ TEST(Board, IsWrittenInPlaceOfAWorkerThatDiedWhileWriting) {
     std::this_thread::sleep_for(2ms);
     writer.end();
     const int status = in_child([&] {
-      alarm(30);
+      alarm(600);
       board_of_rank_1(board).set_step(-round, -round);
     });
     ASSERT_TRUE(WIFEXITED(status)) << "it hangs";
@@ -302,18 +304,79 @@ TEST(RootCause, IsTheOneThatLeftIfTheOthersOnlyLostIt) {
       << failure_report(workers, 2, "", "");
 }
 
-TEST(RootCause, IsNotAPeerThatOnlyDidNotAnswer) {
-  std::vector<WorkerOutcome> workers(2);
-  workers[0] = ended({0, 1}, Time(1s));
-  workers[0].record.pid = 1;
-  workers[0].record.phase = Phase::failed;
-  workers[0].record.failure = "rank 1 did not answer by the deadline";
-  workers[0].record.lost_peer = 1;
-  workers[1] = ended({SIGTERM, 0}, Time(2s));
-  workers[1].stopped = true;
+// Rank 0 has failed because it lost `peer`.
+WorkerOutcome that_lost(int peer, Time at = Time(1s)) {
+  WorkerOutcome out = ended({0, 1}, at);
+  out.record.pid = 1;
+  out.record.step = 5;
+  out.record.phase = Phase::failed;
+  out.record.failed_at = at;
+  out.record.failure = "rank " + std::to_string(peer) + " has been silent for 60 s";
+  out.record.lost_peer = peer;
+  return out;
+}
+
+// It still ran when the launcher told it to end.
+WorkerOutcome that_still_ran(Phase phase, int waiting_for = -1) {
+  WorkerOutcome out = ended({SIGTERM, 0}, Time(2s));
+  out.stopped = out.still_ran = true;
+  out.record.pid = 1;
+  out.record.step = 5;
+  out.record.phase = phase;
+  out.record.waiting_for = waiting_for;
+  if (waiting_for >= 0) out.record.operation = "reduce_scatter";
+  return out;
+}
+
+TEST(RootCause, IsThePeerThatFellSilent) {
+  const std::vector<WorkerOutcome> workers{that_lost(1), that_still_ran(Phase::forward)};
+  EXPECT_EQ(root_cause(workers), 1);
+  EXPECT_EQ(failure_report(workers, 1, "", ""),
+            "skein: rank 1 did not answer the others at step 5 (forward); the run has ended.\n"
+            "  error   rank 0: rank 1 has been silent for 60 s\n"
+            "  rank 0  step 5  lost rank 1\n");
+}
+
+TEST(RootCause, IsThePeerThatWasSuspendedWhileItWaited) {
+  std::vector<WorkerOutcome> workers{that_lost(1), that_still_ran(Phase::waiting, 0)};
+  EXPECT_EQ(root_cause(workers), 0) << "two that waited for each other: who gave up first";
+  workers[1].suspended = true;
+  EXPECT_EQ(root_cause(workers), 1);
+  EXPECT_EQ(
+      failure_report(workers, 1, "", "")
+          .rfind("skein: rank 1 was suspended, as by SIGSTOP, at step 5 (waiting); the run has "
+                 "ended.\n",
+                 0),
+      0u)
+      << failure_report(workers, 1, "", "");
+}
+
+TEST(RootCause, IsTheOneForWhomThoseThatWereLostHadWaited) {
+  const std::vector<WorkerOutcome> workers{that_lost(1), that_still_ran(Phase::waiting, 2),
+                                           that_still_ran(Phase::data)};
+  EXPECT_EQ(root_cause(workers), 2);
+}
+
+TEST(RootCause, IsTheOneThatLeftWithExitCodeZero) {
+  std::vector<WorkerOutcome> workers{that_lost(1, Time(2s)), ended({0, 0}, Time(1s)),
+                                     that_lost(0, Time(3s))};
   workers[1].record.pid = 1;
-  workers[1].record.phase = Phase::forward;
-  EXPECT_EQ(root_cause(workers), 0);
+  workers[1].record.step = 5;
+  workers[1].record.phase = Phase::backward;
+  EXPECT_EQ(root_cause(workers), 1);
+  EXPECT_EQ(failure_report(workers, 1, "", "")
+                .rfind("skein: rank 1 left the others, with exit code 0, at step 5 (backward); "
+                       "the run has ended.\n  error   rank 0: rank 1 has been silent",
+                       0),
+            0u)
+      << failure_report(workers, 1, "", "");
+  workers[1].record.phase = Phase::left;
+  EXPECT_EQ(root_cause(workers), 1) << "it has given up its World";
+  workers[1].record.phase = Phase::done;
+  EXPECT_EQ(root_cause(workers), 0) << "its work was done";
+  workers[1].record.phase = Phase::left;
+  workers[1].record.lost_peer = 2;
+  EXPECT_EQ(root_cause(workers), 0) << "it had lost somebody itself";
 }
 
 TEST(RootCause, IsNotOneThatHadLeftWhenItsWorkWasDone) {
@@ -379,20 +442,148 @@ TEST(Relay, PassesWholeLinesAndKeepsALog) {
     return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   };
   for (const int* ends : {out, log}) fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  Relay relay(FileDescriptor(in[0]), out[1], "[7] ", log[1]);
+  Outbox to(out[1]);
+  Relay relay(FileDescriptor(in[0]), to, "[7] ", log[1]);
+  const auto pump = [&] {
+    relay.pump();
+    EXPECT_TRUE(to.flush());
+  };
   ASSERT_EQ(write(in[1], "one\ntw", 6), 6);
-  relay.pump();
+  pump();
   EXPECT_EQ(drain(out[0]), "[7] one\n");
   ASSERT_EQ(write(in[1], "o\nrest", 6), 6);
-  relay.pump();
+  pump();
   EXPECT_EQ(drain(out[0]), "[7] two\n");
   EXPECT_GE(relay.descriptor(), 0);
   close(in[1]);
-  relay.pump();
+  pump();
   EXPECT_EQ(drain(out[0]), "[7] rest\n");
   EXPECT_LT(relay.descriptor(), 0);
   EXPECT_EQ(drain(log[0]), "one\ntwo\nrest");
   for (const int* ends : {out, log}) close(ends[0]), close(ends[1]);
+}
+
+// What a reader gets that takes everything until nothing is there.
+std::string all_in(int descriptor) {
+  std::string out;
+  char buffer[4096];
+  make_nonblocking(descriptor);
+  for (ssize_t count; (count = read(descriptor, buffer, sizeof(buffer))) > 0;)
+    out.append(buffer, static_cast<std::size_t>(count));
+  return out;
+}
+
+std::string numbered_lines(int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += "line " + std::to_string(i) + "\n";
+  return out;
+}
+
+TEST(Outbox, NeverBlocksAndLosesNothingOnADescriptorThatBlocks) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const FileDescriptor reader(ends[0]), writer(ends[1]);
+  const std::string sent = numbered_lines(100'000);
+  Outbox outbox(writer.get());
+  outbox.add(sent);
+  EXPECT_TRUE(outbox.flush());
+  EXPECT_GT(outbox.size(), sent.size() / 2) << "a pipe does not take so much";
+  std::string got = all_in(reader.get());
+  EXPECT_EQ(got.back(), '\n') << "lines are written as a whole";
+  while (outbox.size() > 0) {
+    ASSERT_TRUE(outbox.flush());
+    got += all_in(reader.get());
+  }
+  EXPECT_TRUE(got == sent);
+  EXPECT_EQ(fcntl(writer.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST(Outbox, CopiesAPipeWithoutChangingItForOthers) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const FileDescriptor reader(ends[0]), writer(ends[1]);
+  const FileDescriptor copy = copy_for_writing(writer.get());
+  EXPECT_NE(fcntl(copy.get(), F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(fcntl(writer.get(), F_GETFL) & O_NONBLOCK, 0);
+  ASSERT_EQ(write(copy.get(), "x", 1), 1);
+  EXPECT_EQ(all_in(reader.get()), "x");
+}
+
+TEST(Relay, HoldsABoundedAmountWhileNobodyTakesIt) {
+  int in[2], out[2];
+  ASSERT_EQ(pipe(in) + pipe(out), 0);
+  const FileDescriptor reader(out[0]), writer(out[1]);
+  Outbox to(out[1]);
+  Relay relay(FileDescriptor(in[0]), to, "[0] ");
+  make_nonblocking(in[1]);
+  const std::string lines = numbered_lines(1000);
+  std::size_t written = 0;
+  for (ssize_t count; (count = write(in[1], lines.data(), lines.size())) > 0;) {
+    written += static_cast<std::size_t>(count);
+    relay.pump();
+    to.flush();
+    ASSERT_LT(to.size(), 2 * kMostUnread);
+  }
+  EXPECT_FALSE(relay.has_room()) << "the worker waits now";
+  EXPECT_GT(written, kMostUnread / 2);
+  close(in[1]);
+  std::string got;
+  while (relay.descriptor() >= 0 || to.size() > 0) {
+    relay.pump();
+    to.flush();
+    got += all_in(reader.get());
+  }
+  EXPECT_EQ(got.rfind("[0] line 0\n[0] line 1\n", 0), 0u);
+  EXPECT_GT(got.size(), written) << "all of it, and prefixes";
+}
+
+TEST(Relay, PassesOnPiecesOfLinesWhereThereIsNoPrefix) {
+  int in[2], out[2];
+  ASSERT_EQ(pipe(in) + pipe(out), 0);
+  const FileDescriptor reader(out[0]), writer(out[1]), worker(in[1]);
+  Outbox to(out[1]);
+  Relay relay(FileDescriptor(in[0]), to, "");
+  ASSERT_EQ(write(in[1], "10 %", 4), 4);
+  relay.pump();
+  to.flush();
+  EXPECT_EQ(all_in(reader.get()), "10 %");
+}
+
+TEST(Keepalive, TakesTheOtherEndForGoneAfterTheWholeLimitOnly) {
+  Keepalive alive(6s, Time(100s));
+  for (int second = 1; second < 6; ++second) EXPECT_FALSE(alive.lost(Time(100s + 1s * second)));
+  EXPECT_TRUE(alive.lost(Time(106s)));
+  alive.heard(Time(106s));
+  EXPECT_FALSE(alive.lost(Time(107s)));
+}
+
+TEST(Keepalive, SendsAtLeastOncePerInterval) {
+  Keepalive alive(6s, Time(100s));
+  EXPECT_FALSE(alive.due(Time(100s + 999ms)));
+  EXPECT_TRUE(alive.due(Time(101s)));
+  alive.sent(Time(101s));
+  EXPECT_FALSE(alive.due(Time(101s + 999ms)));
+  EXPECT_LE(alive.next_look(), Time(102s));
+}
+
+TEST(Keepalive, DoesNotCountTheTimeInWhichThisProcessWasStopped) {
+  Keepalive alive(6s, Time(100s));
+  EXPECT_FALSE(alive.lost(Time(101s)));
+  EXPECT_FALSE(alive.lost(Time(1000s))) << "it slept, and the other may have spoken meanwhile";
+  for (int second = 1; second < 5; ++second) EXPECT_FALSE(alive.lost(Time(1000s + 1s * second)));
+  EXPECT_TRUE(alive.lost(Time(1006s)));
+}
+
+TEST(Keepalive, WaitsForEverForAnEndThatIsSuspended) {
+  Keepalive alive(6s, Time(100s));
+  alive.set_limit(0s);
+  for (int second = 1; second < 100; ++second) EXPECT_FALSE(alive.lost(Time(100s + 1s * second)));
+  EXPECT_TRUE(alive.due(Time(200s))) << "this end still says that it lives";
+  alive.set_limit(6s);
+  alive.heard(Time(200s));
+  EXPECT_FALSE(alive.lost(Time(200s)));
+  for (int second = 1; second < 6; ++second) alive.lost(Time(200s + 1s * second));
+  EXPECT_TRUE(alive.lost(Time(206s)));
 }
 
 }  // namespace

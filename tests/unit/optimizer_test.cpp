@@ -284,6 +284,31 @@ TEST(Groups, DigestTellsRulesApart) {
   EXPECT_NE(digest(plain), digest({.range = {5, 9}, .weight_decay = 0}));
   EXPECT_NE(digest({.range = {5, 9}, .momentum = 0}), digest({.range = {5, 9}, .weight_decay = 0}));
   EXPECT_NE(digest(plain), digest({.range = {5, 9}, .frozen = true}));
+  EXPECT_NE(digest(plain), digest({.range = {5, 9}, .missed = 1}));
+}
+
+// What was frozen for the run's first thirty updates is updated as in a run that begins there.
+TEST(Adamw, CountsTheUpdatesOfAGroupForItsBiasCorrection) {
+  Adamw optimizer(kSize, {.weight_decay = 0.1}), fresh(kSize, {.weight_decay = 0.1});
+  Values p = random_values(1), q = p, first(p);
+  for (std::int64_t step = 1; step <= 40; ++step) {
+    Rules rules{{.range = {100, 50}, .frozen = step <= 30}};
+    if (step > 30) rules.front().missed = 30;
+    UpdateContext context = context_of(step, rules);
+    context.learning_rate = 0.01;
+    Values g = gradients_of(step);
+    optimizer.update({0, kSize}, span_of(p), span_of(g), context);
+    if (step <= 30) {
+      EXPECT_TRUE(std::equal(p.begin() + 100, p.begin() + 150, first.begin() + 100));
+      continue;
+    }
+    UpdateContext anew{
+        .learning_rate = 0.01, .gradient_scale = context.gradient_scale, .step = step - 30};
+    Values h = gradients_of(step);
+    fresh.update({0, kSize}, span_of(q), span_of(h), anew);
+    EXPECT_TRUE(std::equal(p.begin() + 100, p.begin() + 150, q.begin() + 100)) << step;
+    EXPECT_NE(p[99], q[99]);
+  }
 }
 
 TEST(Sgd, StateExistsOnlyWithMomentum) {

@@ -1,14 +1,19 @@
 // What the live page reads of a run's folder, and to whom it shows it.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "multiproc/process.h"
 #include "observe/metrics_file.h"
 #include "observe/timeline_file.h"
 #include "page/address.h"
+#include "page/assets.h"
 #include "page/downsampled.h"
 #include "page/tail.h"
 #include "page/watched_run.h"
@@ -386,26 +391,128 @@ TEST(TimelineWriter, DropsWhatNobodyCouldLookAtAndCountsItAllTheSame) {
   EXPECT_NEAR(counted, written * (written - 1) / 2, written) << "microseconds of all of them";
 }
 
-TEST(TimelineWriter, AnUpdateInTheMiddleOfAWaitIsNoWaiting) {
+TEST(WatchedRun, ShowsEvaluationsAndCheckpointsAndCountsThemApart) {
   const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0));
   {
     TimelineWriter writer(folder.path(), 0);
     const Time now = SteadyClock().now();
     const auto ms = [&](int at) { return now + std::chrono::milliseconds(at); };
-    writer.span(Lane::update, "", ms(6), ms(8));
-    writer.span(Lane::update, "", ms(2), ms(3));
-    writer.span(Lane::wait, "", ms(0), ms(10));
-    writer.span(Lane::wait, "", ms(20), ms(21));
+    writer.span(Lane::loading, "", ms(0), ms(1));
+    writer.span(Lane::forward, "", ms(1), ms(5));
+    writer.step_done(1, ms(5));
+    writer.span(Lane::hidden_update, "", ms(2), ms(4));
+    writer.span(Lane::evaluation, "", ms(5), ms(12));
+    writer.span(Lane::checkpoint, "", ms(12), ms(15));
   }
   WatchedRun run(folder.path());
   run.refresh();
-  const Json spans = run.timeline(0, 0)["ranks"][0]["spans"];
-  std::vector<std::int64_t> waits;
-  for (const Json& span : spans)
-    if (span[0] == int(Lane::wait)) waits.push_back(span[2].get<std::int64_t>());
-  EXPECT_EQ(waits, (std::vector<std::int64_t>{2000, 3000, 2000, 1000}));
-  EXPECT_EQ(run.usage()["ranks"][0]["rows"][0][4], 8) << "ms of waiting";
+  const Json row = run.usage()["ranks"][0]["rows"][0];
+  ASSERT_EQ(row.size(), 13u);
+  EXPECT_EQ(row[1], 4);
+  EXPECT_EQ(row[3], 0) << "a hidden update takes none of the worker's time";
+  EXPECT_EQ(row[10], 1);
+  EXPECT_EQ(row[11], 7);
+  EXPECT_EQ(row[12], 3);
+  const Json all = run.timeline(0, 15'000);
+  EXPECT_EQ(all["ranks"][0]["spans"].size(), 5u) << "up to the end of the checkpoint";
+  EXPECT_NE(run.prometheus().find("phase=\"evaluation\"} 0.007"), std::string::npos);
 }
+
+TEST(WatchedRun, ReadsLinesOfUsageThatEarlierVersionsLeft) {
+  const Folder folder;
+  append(folder / "metrics.jsonl", run_line(0));
+  std::filesystem::create_directories(folder / "timeline");
+  append(
+      folder / "timeline/rank-0.usage",
+      "{\"start\":{\"unix_us\":1000000}}\n{\"usage\":[9000,1000,2000,3000,4000,5000,77,-1,-1]}\n");
+  WatchedRun run(folder.path());
+  run.refresh();
+  const Json row = run.usage()["ranks"][0]["rows"][0];
+  EXPECT_EQ(row[4], 4);
+  EXPECT_EQ(row[6], 77);
+  EXPECT_EQ(row[11], 0);
+}
+
+// --- colours
+
+// Red, green and blue as linear light.
+using Colour = std::array<double, 3>;
+
+Colour colour_of(const std::string& hex) {
+  Colour out{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double part = std::stoi(hex.substr(1 + 2 * i, 2), nullptr, 16) / 255.0;
+    out[i] = part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+  }
+  return out;
+}
+
+// WCAG 2's, from 1 to 21.
+double contrast(const Colour& a, const Colour& b) {
+  const auto light = [](const Colour& c) {
+    return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
+  };
+  return std::max(light(a), light(b)) / std::min(light(a), light(b));
+}
+
+// In Oklab (https://bottosson.github.io/posts/oklab/), where black and white are 1 apart.
+double distance(const Colour& a, const Colour& b) {
+  const auto lab = [](const Colour& c) {
+    const double l = std::cbrt(0.4122214708 * c[0] + 0.5363325363 * c[1] + 0.0514459929 * c[2]);
+    const double m = std::cbrt(0.2119034982 * c[0] + 0.6806995451 * c[1] + 0.1073969566 * c[2]);
+    const double s = std::cbrt(0.0883024619 * c[0] + 0.2817188376 * c[1] + 0.6299787005 * c[2]);
+    return Colour{0.2104542553 * l + 0.7936177850 * m - 0.0040720468 * s,
+                  1.9779984951 * l - 2.4285922050 * m + 0.4505937099 * s,
+                  0.0259040371 * l + 0.7827717662 * m - 0.8086757660 * s};
+  };
+  const Colour x = lab(a), y = lab(b);
+  return std::hypot(x[0] - y[0], x[1] - y[1], x[2] - y[2]);
+}
+
+// By name, of one theme; the dark one is the second block of the style sheet.
+std::map<std::string, Colour> theme(const std::string& name) {
+  const std::string css(asset("style.css"));
+  const std::size_t dark = css.find(":root[data-theme=\"dark\"]");
+  EXPECT_NE(dark, std::string::npos);
+  const std::string block =
+      name == "light" ? css.substr(0, dark) : css.substr(dark, css.find('}', dark) - dark);
+  std::map<std::string, Colour> out;
+  const std::regex one("--([a-z0-9-]+): (#[0-9a-f]{6});");
+  for (std::sregex_iterator at(block.begin(), block.end(), one), end; at != end; ++at)
+    out[(*at)[1]] = colour_of((*at)[2]);
+  return out;
+}
+
+class PageColours : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PageColours, OfSeriesAndOfLanesCanBeToldApart) {
+  const auto colours = theme(GetParam());
+  for (const char* kind : {"series-", "lane-"}) {
+    int compared = 0;
+    for (const auto& [a, first] : colours)
+      for (const auto& [b, second] : colours) {
+        if (!a.starts_with(kind) || !b.starts_with(kind) || a >= b) continue;
+        ++compared;
+        EXPECT_GE(distance(first, second), 0.12) << a << " and " << b;
+      }
+    EXPECT_GE(compared, 36) << kind;
+  }
+}
+
+TEST_P(PageColours, StandOutFromWhatTheyAreDrawnOn) {
+  const auto colours = theme(GetParam());
+  for (const auto& [name, colour] : colours)
+    if (name.starts_with("series-") || name.starts_with("lane-")) {
+      EXPECT_GE(contrast(colour, colours.at("surface")), 3) << name;
+    }
+  for (const char* text : {"text", "muted", "accent", "good", "warn"})
+    for (const char* behind : {"background", "surface"})
+      EXPECT_GE(contrast(colours.at(text), colours.at(behind)), 4.5) << text << " on " << behind;
+}
+
+INSTANTIATE_TEST_SUITE_P(Themes, PageColours, ::testing::Values("light", "dark"),
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST(TimelineWriter, KeepsTheNewestInTwoBoundedFiles) {
   const Folder folder;

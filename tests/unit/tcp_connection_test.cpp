@@ -24,19 +24,36 @@ const Tls& tls() {
 // A connection in clear whose other end is a socket of the test.
 class Rig {
  public:
-  Rig() {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    auto mine = std::make_unique<Stream>(poller_, FileDescriptor(ends[0]), tls(), Side::accepts);
-    other_ = std::make_unique<Stream>(poller_, FileDescriptor(ends[1]), tls(), Side::connects);
-    bool one = false, two = false;
-    while (!one || !two) {
-      one = one || mine->handshake();
-      two = two || other_->handshake();
-    }
-    mine->go_on_in_clear();
-    other_->go_on_in_clear();
-    connection.emplace(loop, std::move(mine), signs_);
+  Rig() { connection.emplace(loop, new_stream(), signs_); }
+
+  // Another stream to the same peer, which has received nothing.
+  void add_lane() {
+    Lane& lane = connection->lane(others_.size());
+    connection->attach(lane, new_stream(), 0);
+    turn();
+  }
+
+  // The peer's end of a stream, and its end.
+  int socket(std::size_t lane) const { return others_[lane]->socket(); }
+  void cut(std::size_t lane) {
+    others_[lane].reset();
+    turn();
+  }
+
+  // What has arrived at the peer on a stream.
+  std::vector<std::byte> take(std::size_t lane) {
+    std::vector<std::byte> out(1 << 22);
+    turn();
+    const ssize_t got = ::recv(socket(lane), out.data(), out.size(), MSG_DONTWAIT);
+    out.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return out;
+  }
+
+  // Sends all of it at once, which must not be more than a socket holds.
+  void send(std::size_t lane, std::span<const std::byte> bytes) {
+    ASSERT_EQ(::send(socket(lane), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+    turn();
   }
 
   void turn() {
@@ -50,7 +67,7 @@ class Rig {
   void send(const std::vector<std::byte>& bytes, Rng& rng) {
     for (std::size_t at = 0; at < bytes.size() && !connection->lost();) {
       const std::size_t most = std::min<std::size_t>(bytes.size() - at, 1 + rng.below(100'000));
-      const ssize_t sent = ::send(other_->socket(), bytes.data() + at, most, MSG_NOSIGNAL);
+      const ssize_t sent = ::send(socket(0), bytes.data() + at, most, MSG_NOSIGNAL);
       if (sent > 0) at += static_cast<std::size_t>(sent);
       if (rng.below(2) == 0 || sent <= 0) turn();
     }
@@ -60,9 +77,25 @@ class Rig {
   Loop loop{clock};
 
  private:
+  std::unique_ptr<Stream> new_stream() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    auto mine = std::make_unique<Stream>(poller_, FileDescriptor(ends[0]), tls(), Side::accepts);
+    auto other = std::make_unique<Stream>(poller_, FileDescriptor(ends[1]), tls(), Side::connects);
+    bool one = false, two = false;
+    while (!one || !two) {
+      one = one || mine->handshake();
+      two = two || other->handshake();
+    }
+    mine->go_on_in_clear();
+    other->go_on_in_clear();
+    others_.push_back(std::move(other));
+    return mine;
+  }
+
   Poller poller_;
   Signs signs_{clock.now()};
-  std::unique_ptr<Stream> other_;
+  std::vector<std::unique_ptr<Stream>> others_;  // by lane
 
  public:
   std::optional<Connection> connection;  // uses all of them
@@ -166,6 +199,80 @@ TEST(TcpConnection, MessagesArriveInWhateverOrderTheirFramesComeAndHoweverOften)
     EXPECT_EQ(rig.connection->trouble(), "");
     EXPECT_EQ(rig.connection->received(), sequence);
   }
+}
+
+// The peer has stopped to believe in the first stream and sends what it carried on the second:
+// whichever is whole first counts, once, wherever the other one breaks off.
+TEST(TcpConnection, TakesAPartOnceThatTwoStreamsBring) {
+  std::vector<float> message(9000);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<float>(i % 1000);
+  std::uint64_t sequence = 0;
+  const auto frames = frames_of(std::as_bytes(std::span(message)), 0, sequence);
+  const std::span<const std::byte> all(frames);
+  ASSERT_EQ(sequence, 1u) << "one frame";
+  const std::size_t some = 1000, more = 20'000;
+  enum class End : std::uint8_t { second_first, first_first, first_breaks, second_breaks };
+  for (const End end : {End::second_first, End::first_first, End::first_breaks, End::second_breaks})
+    for (const bool wanted : {true, false}) {
+      Rig rig;
+      rig.connection->on_broken = [](std::size_t) {};
+      rig.add_lane();
+      Inbox& box = rig.connection->inbox(kChannel);
+      std::vector<float> got(message.size(), 1);
+      const Inbox::Receive receive{{got.data(), got.size()}, Combine::add};
+      if (wanted) rig.connection->start(box, receive);
+      for (int i = 0; i < 20; ++i) rig.turn();
+      rig.send(0, all.first(some));
+      rig.send(1, all.first(more));
+      const std::size_t last = end == End::second_first || end == End::first_breaks ? 1 : 0;
+      if (end == End::first_breaks) rig.cut(0);
+      if (end == End::second_breaks) rig.cut(1);
+      rig.send(last, all.subspan(last == 1 ? more : some));
+      if (end == End::second_first) rig.send(0, all.subspan(some));
+      if (end == End::first_first) rig.send(1, all.subspan(more));
+      for (int i = 0; i < 20; ++i) rig.turn();
+      if (!wanted) rig.connection->start(box, receive);
+      ASSERT_EQ(rig.connection->trouble(), "") << static_cast<int>(end);
+      ASSERT_TRUE(!box.arrivals.empty() && box.arrivals.front().complete());
+      rig.connection->stop(box);
+      rig.connection->pop(box);
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], message[i] + 1) << i;
+      EXPECT_EQ(rig.connection->received(), 1u);
+      EXPECT_EQ(box.coming, 0u);
+    }
+}
+
+// Nobody replaces the first stream, and nothing waits for that.
+TEST(TcpConnection, SendsAgainOnAnotherStreamWhatALostOneCarried) {
+  Rig rig;
+  std::size_t broken = 9;
+  rig.connection->on_broken = [&](std::size_t lane) { broken = lane; };
+  rig.add_lane();
+  const std::vector<std::byte> greeting = rig.take(1);  // an acknowledgement
+  Outbox& box = rig.connection->outbox(kChannel);
+  const std::vector<float> message(100, 2.5F);
+  std::vector<float> out = message;
+  rig.connection->post(box, {out.data(), out.size()});
+  rig.connection->post(box, {out.data(), out.size()});
+  rig.take(0);  // it arrives, and is not acknowledged
+  EXPECT_TRUE(rig.take(1).empty());
+  rig.cut(0);
+  EXPECT_EQ(broken, 0u);
+  EXPECT_EQ(rig.connection->trouble(), "");
+  const std::vector<std::byte> again = rig.take(1);
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t at = 0; at + kFrameBytes <= again.size();) {
+    FrameBytes header;
+    std::copy_n(again.begin() + static_cast<std::ptrdiff_t>(at), kFrameBytes, header.begin());
+    const Frame frame = decode_frame(header);
+    at += kFrameBytes;
+    if (frame.kind == Kind::data) {
+      numbers.push_back(frame.number);
+      EXPECT_EQ(std::memcmp(again.data() + at, message.data(), frame.length), 0);
+    }
+    at += frame.length;
+  }
+  EXPECT_EQ(numbers, (std::vector<std::uint32_t>{0, 1}));
 }
 
 // Memory is the receiver's again as soon as it has stopped.

@@ -28,6 +28,20 @@ TEST(HostPort, IsReadWithNamesNumbersAndBrackets) {
   EXPECT_EQ(parse_host_port("[fe80::1]:65535").host, "fe80::1");
 }
 
+TEST(Address, KeepsTheInterfaceOfALinkLocalNumber) {
+  EXPECT_EQ(parse_host_port("[fe80::1%lo]:80").host, "fe80::1%lo");
+  const Address scoped = numeric_address("fe80::1%lo", 80);
+  EXPECT_EQ(scoped.text(), "[fe80::1%lo]:80");
+  EXPECT_EQ(scoped.number(), "fe80::1");
+  Address other = numeric_address("fe80::2", 81), global = numeric_address("2001:db8::1", 82),
+          four = numeric_address("10.0.0.7", 83);
+  EXPECT_EQ(other.text(), "[fe80::2]:81");
+  for (Address* each : {&other, &global, &four}) each->take_interface_of(scoped);
+  EXPECT_EQ(other.text(), "[fe80::2%lo]:81");
+  EXPECT_EQ(global.text(), "[2001:db8::1]:82");
+  EXPECT_EQ(four.text(), "10.0.0.7:83");
+}
+
 TEST(HostPort, RefusesWhatIsNone) {
   for (const char* text : {"", ":", "host", "host:", ":80", "host:0", "host:65536", "host:-1",
                            "host:80x", "fe80::1:80", "[]:80", "[::1]", "a:b:80"})
@@ -68,6 +82,15 @@ TEST(Secret, IsRefusedWhenOthersCanReadOrWriteIt) {
   }
   EXPECT_EQ(refusal(SecretFile(secret, 0600).path()), "");
   EXPECT_EQ(refusal(SecretFile(secret, 0400).path()), "");
+}
+
+TEST(Secret, IsRefusedWhenItBelongsToAnotherUser) {
+  const SecretFile file(std::string(32, 'x'), 0600);
+  if (::chown(file.path().c_str(), 4711, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a file to another user";
+  const std::string why = refusal(file.path());
+  EXPECT_NE(why.find("belongs to another user (uid 4711)"), std::string::npos) << why;
+  EXPECT_NE(why.find(file.path()), std::string::npos) << why;
 }
 
 TEST(Secret, HasALength) {

@@ -22,7 +22,7 @@ class Watch {
     }
   }
   Time now{};
-  Pulse pulse{now};
+  Pulse pulse{now, kLeastSilence, 60s};
 };
 
 TEST(Pulse, LosesOneThatIsSilentForTheLeastTimeWhenItsBeatsAreRegular) {
@@ -65,11 +65,20 @@ TEST(Pulse, DoesNotCountTheTimeInWhichThisWorkerDidNotLook) {
   EXPECT_EQ(watch.pulse.limit(), kLeastSilence);
 }
 
-// A worker may meet with others long after it has met with this one.
-TEST(Pulse, MissesNobodyBeforeItsFirstBeat) {
+// A worker may meet with others long after it has met with this one, though not after the time
+// that all have to meet: one that was stopped before is noticed, too.
+TEST(Pulse, WaitsForTheFirstBeatAsLongAsWorkersMayTakeToMeet) {
   Watch watch;
-  watch.pass(1h);
+  watch.pass(59s);
   EXPECT_FALSE(watch.pulse.silent());
+  watch.pass(2s);
+  EXPECT_TRUE(watch.pulse.silent());
+  Watch other;
+  other.pass(59s);
+  other.beats(1, kBeatEvery);
+  EXPECT_FALSE(other.pulse.silent());
+  other.pass(kLeastSilence + 1s);
+  EXPECT_TRUE(other.pulse.silent());
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class TraceFile : public testing::Test {
  protected:
   ~TraceFile() override { std::filesystem::remove(path); }
   Json joined(int size) const {
-    TraceRecorder::join_parts(path, size);
+    TraceRecorder::join_parts(path, size, path);
     std::ifstream file(path);
     return Json::parse(file);
   }

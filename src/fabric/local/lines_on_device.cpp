@@ -29,6 +29,7 @@ Task<> LocalFabric::until_ready(const Operation& operation, LocalLine& line, con
   constexpr Duration kFirst = std::chrono::microseconds(20),
                      kLongest = std::chrono::milliseconds(1);
   const Time begin = loop().now();
+  WaitEnd wait_end(operation.limit, begin);
   Time looked = begin;
   for (Duration pause = kFirst; !device_->reached(line.index, letter.ready);
        pause = std::min(2 * pause, kLongest)) {
@@ -43,8 +44,7 @@ Task<> LocalFabric::until_ready(const Operation& operation, LocalLine& line, con
           fmt::format("{} waits for rank {}, {}", describe(operation), line.peer, trouble),
           line.peer);
     if (line.box.withdrawn.load(std::memory_order_acquire) != 0) break;  // take() says so
-    const Time end =
-        operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(line.index));
+    const Time end = wait_end.at(now, last_sign(line.index));
     if (now >= end) throw TooLate(operation, line.peer);
     co_await loop().sleep_for(pause);
   }

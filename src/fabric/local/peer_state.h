@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fabric/local/local_fabric.h"
+#include "fabric/wait_end.h"
 #include "skein/error.h"
 
 namespace skein {
@@ -34,6 +35,7 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
   if (reached() || doorbell_.briefly(reached)) co_return;
   if (observer()) observer()->waiting(operation.name, named(peer));
   const Time begin = loop().now();
+  WaitEnd wait_end(operation.limit, begin);
   Time looked = begin;
   for (;;) {
     // A system call is too much for every wait; the bell rings at least this often.
@@ -52,7 +54,7 @@ Task<> LocalFabric::wait_for(const Operation& operation, int peer, Reached reach
       throw IoError(fmt::format("{}: rank {} has given it up{}", describe(operation), named(peer),
                                 failure_besides(peer)),
                     named(peer));
-    const Time end = operation.limit.never() ? kNever : operation.limit.end(begin, last_sign(peer));
+    const Time end = wait_end.at(now, last_sign(peer));
     if (now >= end) throw TooLate(operation, named(peer));
     co_await doorbell_.bell().wait(end);
     if (reached()) break;

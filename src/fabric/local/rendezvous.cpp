@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/descriptor_limit.h"
 #include "fabric/local/segment.h"
 #include "skein/error.h"
 
@@ -67,7 +68,7 @@ Peer peer_of(int pid, const Brought& brought, std::vector<FileDescriptor>::itera
 }
 
 [[noreturn]] void fail(const std::string& what) {
-  throw IoError(fmt::format("meeting of the workers: {}: {}", what, std::strerror(errno)));
+  throw IoError(fmt::format("meeting of the workers: {}: {}", what, system_error_text(errno)));
 }
 
 struct Address {

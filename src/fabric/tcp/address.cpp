@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,6 +12,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "core/descriptor_limit.h"
 #include "core/parse_number.h"
 #include "skein/error.h"
 
@@ -22,7 +24,7 @@ namespace {
 constexpr int kMostUnsent = 256 * 1024;
 
 [[noreturn]] void fail(const std::string& what) {
-  throw IoError(fmt::format("{}: {}", what, std::strerror(errno)));
+  throw IoError(fmt::format("{}: {}", what, system_error_text(errno)));
 }
 
 using Found = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -50,7 +52,7 @@ Address copy_of(const addrinfo& info) {
 HostPort parse_host_port(const std::string& text) {
   const auto refuse = [&]() -> HostPort {
     throw ConfigError(fmt::format(
-        "'{}': expected HOST:PORT, as 10.0.0.7:29500, gpu3:29500 or [fe80::1]:29500", text));
+        "'{}': expected HOST:PORT, as 10.0.0.7:29500, gpu3:29500 or [fe80::1%eth0]:29500", text));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return refuse();
@@ -64,7 +66,7 @@ HostPort parse_host_port(const std::string& text) {
   return {host, port};
 }
 
-std::string Address::host() const {
+std::string Address::number() const {
   char text[INET6_ADDRSTRLEN] = "";
   if (storage.ss_family == AF_INET6)
     ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, text,
@@ -73,6 +75,26 @@ std::string Address::host() const {
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text,
                 sizeof(text));
   return text;
+}
+
+bool Address::link_local() const {
+  return storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+}
+
+void Address::take_interface_of(const Address& other) {
+  if (!link_local() || !other.link_local()) return;
+  auto& scope = reinterpret_cast<sockaddr_in6&>(storage).sin6_scope_id;
+  if (scope == 0) scope = reinterpret_cast<const sockaddr_in6&>(other.storage).sin6_scope_id;
+}
+
+std::string Address::host() const {
+  const std::uint32_t scope =
+      link_local() ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_scope_id : 0;
+  if (scope == 0) return number();
+  char name[IF_NAMESIZE] = "";
+  if (::if_indextoname(scope, name) == nullptr) return fmt::format("{}%{}", number(), scope);
+  return fmt::format("{}%{}", number(), name);
 }
 
 std::uint16_t Address::port() const {

@@ -11,7 +11,8 @@
 
 namespace skein::tcp {
 
-// A name or a number, and a port: "10.0.0.7:29500", "[::1]:29500", "gpu3:29500".
+// A name or a number, and a port: "10.0.0.7:29500", "[::1]:29500", "gpu3:29500". A link-local
+// number says through which interface of this host it is reached: "[fe80::1%eth0]:29500".
 struct HostPort {
   std::string host;
   std::uint16_t port = 0;
@@ -26,10 +27,17 @@ struct Address {
   socklen_t length = 0;
 
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  std::string host() const;  // the number, without brackets
+  std::string number() const;  // without brackets and interface
+  std::string host() const;    // the number, with the interface where it is link-local
   std::uint16_t port() const;
   std::string text() const;  // as parse_host_port reads it
   void set_port(std::uint16_t port);
+
+  // Whether it means something only together with an interface of this host: fe80::/10.
+  bool link_local() const;
+
+  // Gives a link-local address without an interface the one that `other` has.
+  void take_interface_of(const Address& other);
 };
 
 // All addresses of a host. Throws IoError when nobody knows it.

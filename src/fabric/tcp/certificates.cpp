@@ -42,7 +42,7 @@ struct Source {
   [[noreturn]] void refuse(const std::string& why) const {
     throw ConfigError(fmt::format("the {} in '{}' {}", what, path, why));
   }
-  std::string read(Readers readers) const {
+  SecretText read(Readers readers) const {
     return read_key_file(path, kMostBytes, readers,
                          [this](const std::string& why) { refuse(why); });
   }
@@ -55,8 +55,8 @@ Bio reader_of(const std::string& text) {
 }
 
 Certificates read_certificates(const Source& source) {
-  const std::string text = source.read(Readers::anybody);
-  const Bio in = reader_of(text);
+  const SecretText file = source.read(Readers::anybody);
+  const Bio in = reader_of(file.text());
   Certificates out(sk_X509_new_null());
   SKEIN_CHECK(out, "OpenSSL: {}", tls_error());
   while (X509* next = ::PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr))
@@ -76,12 +76,11 @@ int no_passphrase(char*, int, int, void* asked) {
 }
 
 PrivateKey read_key(const Source& source) {
-  std::string text = source.read(Readers::owner);
-  const Bio in = reader_of(text);
+  const SecretText file = source.read(Readers::owner);
+  const Bio in = reader_of(file.text());
   bool asked = false;
   PrivateKey key(::PEM_read_bio_PrivateKey(in.get(), nullptr, no_passphrase, &asked));
   const std::string why = tls_error();
-  OPENSSL_cleanse(text.data(), text.size());
   if (asked) source.refuse("has a passphrase: expected one without");
   if (!key)
     source.refuse(

@@ -5,8 +5,10 @@
 // the receiver than kWindow bytes on a channel, so no more than that waits.
 //
 // A frame takes whichever stream is free. When a stream is lost, what it carried and the peer has
-// not acknowledged is sent again when there is another in its place. So a message that fits a frame
-// is copied when it leaves, and a larger one stays where it is until all of it was acknowledged.
+// not acknowledged is sent again on another, or on the one that takes its place. So a frame may
+// come several times, even on two streams at once; the first that is whole counts. And a message
+// that fits a frame is copied when it leaves, and a larger one stays where it is until all of it
+// was acknowledged.
 //
 // Not thread-safe: only what drives the loop calls it.
 #pragma once
@@ -39,6 +41,7 @@ namespace skein::tcp {
 struct ConnectionOptions {
   Duration least_silence = kLeastSilence;     // Pulse says what for
   std::size_t streams = 1, most_streams = 1;  // Widening does
+  Duration first_silence = kLeastSilence;     // Pulse again
 
   // That all connections of a worker share.
   std::shared_ptr<FrameMemory> memory = std::make_shared<FrameMemory>();
@@ -145,6 +148,7 @@ class Connection {
   bool next_departure(Lane& lane);
   void gather_notes(Lane& lane);
   void depart(Lane& lane, std::uint64_t sequence);
+  void send_again();
   void depart_part(Lane& lane, Outbox& box);
   void number(Frame& frame, Sent sent);
   Sent& sent(std::uint64_t sequence) { return sent_[sequence - acknowledged_ - 1]; }
@@ -159,9 +163,16 @@ class Connection {
   void receive(Lane& lane);
   bool begin_body(Lane& lane);
   bool begin_data(Lane& lane);
+  Inbox::Arrival& count(Lane& lane);
+  static void take_back(Lane& lane);
+  Lane* twin(const Lane& lane);
+  bool has(std::uint64_t sequence) const {
+    return sequence <= received_ || beyond_.count(sequence) > 0;
+  }
   static std::size_t read_body(Lane& lane);
   void end_body(Lane& lane);
   void end_data(Lane& lane);
+  void end_copy(Lane& lane);
   void heed(const Lane& lane);
   void mark_received(std::uint64_t sequence);
   void settle(Inbox& box);

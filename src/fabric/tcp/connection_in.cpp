@@ -105,9 +105,7 @@ bool Connection::begin_body(Lane& lane) {
   lane.body_got = 0;
   lane.cost = 0;
   require(frame.sequence <= received_ + kMostBeyond, "a number far ahead");
-  const bool again =
-      numbered(frame.kind) && (frame.sequence <= received_ || beyond_.count(frame.sequence) > 0);
-  if (again) {
+  if (numbered(frame.kind) && has(frame.sequence)) {
     lane.body = Lane::Body::discarded;
     return true;
   }
@@ -126,6 +124,11 @@ bool Connection::begin_data(Lane& lane) {
     lane.body = Lane::Body::discarded;
     return true;
   }
+  if (twin(lane) != nullptr) {
+    lane.staged = options_.memory->take(frame.length);
+    lane.body = Lane::Body::copy;
+    return true;
+  }
   const std::uint32_t ahead = frame.number - box.first;  // messages that come before it
   require(ahead < kMostMessages, "a message far ahead, or one that it has sent");
   const bool last_is_done = !box.arrivals.empty() && box.arrivals.front().complete();
@@ -136,6 +139,31 @@ bool Connection::begin_data(Lane& lane) {
     return false;
   }
   lane.hesitations = 0;
+  const Inbox::Arrival& arrival = count(lane);
+  if (box.receive && ahead == 0 && box.receive->into.bytes() == arrival.total) {
+    lane.body = box.receive->combine == Combine::add ? Lane::Body::added : Lane::Body::direct;
+  } else {
+    if (ahead == 0 && box.receive) box.moved.notify_all();  // whoever waits for another size
+    lane.staged = options_.memory->take(frame.length);
+    lane.body = Lane::Body::staged;
+  }
+  return true;
+}
+
+// The lane that brings the same part, and has counted it.
+Lane* Connection::twin(const Lane& lane) {
+  for (Lane& each : lanes_)
+    if (&each != &lane && each.brings_data() && each.frame.sequence == lane.frame.sequence)
+      return &each;
+  return nullptr;
+}
+
+// Takes note of a part that comes.
+Inbox::Arrival& Connection::count(Lane& lane) {
+  const Frame& frame = lane.frame;
+  Inbox& box = *lane.box;
+  const std::uint32_t ahead = frame.number - box.first;
+  require(ahead < kMostMessages, "a message far ahead, or one that it has sent");
   while (box.arrivals.size() <= ahead) box.arrivals.emplace_back();
   Inbox::Arrival& arrival = box.arrivals[ahead];
   require(!arrival.known || arrival.total == frame.total, "a message of two sizes");
@@ -145,17 +173,17 @@ bool Connection::begin_data(Lane& lane) {
   arrival.total = frame.total;
   const std::uint64_t cost = frame.length + (frame.offset == 0 ? kMessageCost : 0);
   require(box.come + box.coming + cost - box.taken <= kWindow, "more than it may send ahead");
-  if (box.receive && ahead == 0 && box.receive->into.bytes() == arrival.total) {
-    lane.body = box.receive->combine == Combine::add ? Lane::Body::added : Lane::Body::direct;
-  } else {
-    if (ahead == 0 && box.receive) box.moved.notify_all();  // whoever waits for another size
-    lane.staged = options_.memory->take(frame.length);
-    lane.body = Lane::Body::staged;
-  }
   lane.cost = cost;
   box.coming += cost;
   arrival.coming += frame.length;
-  return true;
+  return arrival;
+}
+
+// It does not come on this lane after all.
+void Connection::take_back(Lane& lane) {
+  if (!lane.brings_data()) return;
+  lane.box->coming -= lane.cost;
+  lane.box->arrivals[lane.frame.number - lane.box->first].coming -= lane.frame.length;
 }
 
 std::size_t Connection::read_body(Lane& lane) {
@@ -163,23 +191,39 @@ std::size_t Connection::read_body(Lane& lane) {
   std::byte* into = lane.scratch.get();
   if (lane.body == Lane::Body::direct)
     into = static_cast<std::byte*>(lane.box->receive->into.data) + frame.offset;
-  if (lane.body == Lane::Body::staged) into = lane.staged.get();
+  if (lane.body == Lane::Body::staged || lane.body == Lane::Body::copy) into = lane.staged.get();
   return lane.stream->read(into + lane.body_got, frame.length - lane.body_got);
 }
 
 void Connection::end_body(Lane& lane) {
   const Frame& frame = lane.frame;
   owed_ += kFrameBytes + frame.length;
+  const bool came_before = numbered(frame.kind) && has(frame.sequence);  // on another lane
   if (numbered(frame.kind)) mark_received(frame.sequence);
   if (frame.prompt || frame.kind == Kind::left) waited_for_ = std::max(waited_for_, frame.sequence);
   if (owed_ >= kAcknowledgeEvery || (received_ >= waited_for_ && told_ < waited_for_))
     acknowledgement_due_ = true;
   if (frame.kind == Kind::data) hear();
   if (lane.body == Lane::Body::discarded) return;
+  if (came_before || (lane.body == Lane::Body::copy && lane.box->closed)) {
+    if (lane.staged) options_.memory->give_back(std::move(lane.staged), frame.length);
+    return;
+  }
+  if (lane.body == Lane::Body::copy) end_copy(lane);
   if (frame.kind == Kind::data)
     end_data(lane);
   else
     heed(lane);
+}
+
+// It is whole before what the other lane brings, which counts no more.
+void Connection::end_copy(Lane& lane) {
+  if (Lane* other = twin(lane)) {
+    take_back(*other);
+    other->body = Lane::Body::discarded;
+  }
+  count(lane);
+  lane.body = Lane::Body::staged;
 }
 
 void Connection::mark_received(std::uint64_t sequence) {

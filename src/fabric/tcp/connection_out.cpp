@@ -206,6 +206,7 @@ void Connection::send(Lane& lane, bool takes_more) {
     // The peer may have sent its last words before it went: reading ends when they have been read.
     lane.mute = true;
     lane.stream->again();
+    send_again();
   }
 }
 

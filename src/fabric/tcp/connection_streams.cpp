@@ -15,7 +15,7 @@ Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
     : loop_(loop),
       signs_(signs),
       options_(options),
-      pulse_(loop.now(), options.least_silence),
+      pulse_(loop.now(), options.least_silence, options.first_silence),
       widening_(options.streams, options.most_streams),
       sign_(loop.now()) {
   attach(lane(0), std::move(stream), 0);
@@ -28,12 +28,7 @@ Lane& Connection::lane(std::size_t index) {
 
 void Connection::attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_t received) {
   acknowledge(std::max(received, acknowledged_));
-  for (std::size_t i = 0; i < sent_.size(); ++i) {
-    if (sent_[i].lane != lane.index || sent_[i].again) continue;
-    sent_[i].again = true;
-    again_.push_back(acknowledged_ + 1 + i);
-  }
-  std::sort(again_.begin(), again_.end());
+  send_again();
   lane.begin_anew();
   lane.former.reset();
   lane.stream = std::move(stream);
@@ -45,14 +40,23 @@ void Connection::attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_
   pulse_.hear(loop_.now());
 }
 
+// What was sent on streams that take nothing any more goes again, on whichever is free: nothing
+// waits for the one stream to be replaced.
+void Connection::send_again() {
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    const Lane& lane = lanes_[sent_[i].lane];
+    if (sent_[i].again || (lane.stream && !lane.mute)) continue;
+    sent_[i].again = true;
+    again_.push_back(acknowledged_ + 1 + i);
+  }
+  std::sort(again_.begin(), again_.end());
+}
+
 void Connection::break_off(Lane& lane) {
   if (!lane.stream) return;
   ::shutdown(lane.stream->socket(), SHUT_RDWR);
   lane.former = std::move(lane.stream);
-  if (lane.brings_data()) {
-    lane.box->coming -= lane.cost;
-    lane.box->arrivals[lane.frame.number - lane.box->first].coming -= lane.frame.length;
-  }
+  take_back(lane);
   lane.begin_anew();
 }
 
@@ -61,6 +65,7 @@ void Connection::broken(Lane& lane, const std::string& reason) {
   break_off(lane);
   broken_by_ = reason;
   if (left() || !failure_.empty() || !on_broken) return lose(reason);
+  send_again();
   on_broken(lane.index);
 }
 

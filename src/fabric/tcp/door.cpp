@@ -1,9 +1,11 @@
 #include "fabric/tcp/door.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
+#include "core/descriptor_limit.h"
 #include "fabric/tcp/errors.h"
 
 namespace skein::tcp {
@@ -39,12 +41,19 @@ void Door::ready() {
       return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
       // Too few descriptors or too little memory, perhaps for a moment.
+      report_trouble(errno);
       if (!guests_.empty()) guests_.pop_front();
       pause_ = ScopedJob(loop_.spawn(look_again_soon()));
       return;
     }
   }
   poller_.again(id_);
+}
+
+void Door::report_trouble(int code) {
+  const bool first = own_trouble_.empty();
+  own_trouble_ = system_error_text(code);
+  if (first) say(fmt::format("nobody can connect to {}: {}", address().text(), own_trouble_));
 }
 
 Task<> Door::look_again_soon() {

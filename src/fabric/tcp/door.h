@@ -30,17 +30,25 @@ class Door final : private Poller::Watcher {
 
   LetIn let_in;
 
+  // Is told once when nobody can be let in any more, with the reason.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+
   Address address() const { return local_address(listener_.get()); }
 
   // How many did not show that they belong to the run, and what was wrong with the last of them.
   int turned_away() const { return turned_away_; }
   const std::string& last_trouble() const { return last_trouble_; }
 
+  // Why somebody who came could not be let in, as when this process has too many files open; empty
+  // when that has not happened.
+  const std::string& own_trouble() const { return own_trouble_; }
+
  private:
   void ready() override;
   Task<> admit(FileDescriptor socket);
   Task<> look_again_soon();
   void make_room();
+  void report_trouble(int code);
 
   Loop& loop_;
   Poller& poller_;
@@ -48,7 +56,7 @@ class Door final : private Poller::Watcher {
   FileDescriptor listener_;
   Poller::Id id_;
   int turned_away_ = 0;
-  std::string last_trouble_;
+  std::string last_trouble_, own_trouble_;
   std::deque<ScopedJob> guests_;
   ScopedJob pause_;
 };

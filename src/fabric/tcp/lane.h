@@ -13,7 +13,9 @@
 namespace skein::tcp {
 
 struct Lane {
-  enum class Body : std::uint8_t { none, direct, added, staged, discarded, text };
+  // What becomes of a frame's body. A copy is of a part that another lane brings, too: it waits
+  // here, and counts only if it is whole first.
+  enum class Body : std::uint8_t { none, direct, added, staged, copy, discarded, text };
 
   // What is being written: small frames, or one with a body.
   struct Departure {

@@ -74,8 +74,10 @@ class Meeting {
   Task<> welcome(Guest guest);
 
   void open_door(FileDescriptor listener);
+  std::string trouble_at_the_door() const;
   Hello own_hello() const;
   std::string where_is(int peer) const;
+  static Address address_of(const Place& place, const Door& own);
   void say_now_and_then(const std::string& text);
   std::unique_ptr<Stream>& stream(int rank) { return streams_[static_cast<std::size_t>(rank)]; }
 
@@ -103,11 +105,17 @@ void Meeting::open_door(FileDescriptor listener) {
                                    arrived_.push_back({hello, std::move(talk)});
                                    changed_.notify_all();
                                  });
+  door_->say = options_.say;
+}
+
+std::string Meeting::trouble_at_the_door() const {
+  if (!door_ || door_->own_trouble().empty()) return "";
+  return fmt::format(" (somebody who came could not be let in: {})", door_->own_trouble());
 }
 
 Hello Meeting::own_hello() const {
   Hello hello = hello_of(options_);
-  hello.host = door_->address().host();
+  hello.host = door_->address().number();  // interfaces have names of their own on each host
   hello.port = door_->address().port();
   if (roster_) hello.run = roster_->run;
   return hello;
@@ -150,16 +158,16 @@ Task<> Meeting::host() {
             : fmt::format(" ({} connections to {} were turned away: they did not {}; the last: {})",
                           door_->turned_away(), door_->address().text(), tls_.what_strangers_lack(),
                           door_->last_trouble());
+    const std::string door = trouble_at_the_door() + strangers;
     if (now >= deadline_) {
-      const std::string why =
-          fmt::format("rank {} did not join the run in time at {}{}", fmt::join(absent, ", "),
-                      door_->address().text(), strangers);
+      const std::string why = fmt::format("rank {} did not join the run in time at {}{}",
+                                          fmt::join(absent, ", "), door_->address().text(), door);
       co_await tell_all(why);
       throw IoError(why, absent.front());
     }
     say_now_and_then(fmt::format("{} of {} workers here, waiting for rank {} at {}{}",
                                  options_.size - static_cast<int>(absent.size()), options_.size,
-                                 fmt::join(absent, ", "), door_->address().text(), strangers));
+                                 fmt::join(absent, ", "), door_->address().text(), door));
     co_await changed_.wait(std::min(deadline_, now + kLookAround));
   }
   co_await hand_out_roster();
@@ -243,7 +251,7 @@ Met Meeting::take() {
       if (peer == 0)
         out.addresses[0] = rank_0_;
       else if (out.streams[i])
-        out.addresses[i] = numeric_address(place.host, place.port);
+        out.addresses[i] = address_of(place, *out.door);
     } catch (const IoError&) {  // it has gone, which the run finds out
     }
   }
@@ -264,6 +272,14 @@ Task<> Meeting::tell_all(std::string why) {
   }
 }
 
+// Link-local addresses of workers are on the link by which this worker has found rank 0, or opened
+// the run.
+Address Meeting::address_of(const Place& place, const Door& own) {
+  Address address = numeric_address(place.host, place.port);
+  address.take_interface_of(own.address());
+  return address;
+}
+
 std::string Meeting::where_is(int peer) const {
   if (peer == 0) return options_.rendezvous;
   const Place& place = roster_->places[static_cast<std::size_t>(peer)];
@@ -277,7 +293,7 @@ Task<FileDescriptor> Meeting::connect(int peer) {
     addresses = resolve(rendezvous_);
   } else {
     const Place& place = roster_->places[static_cast<std::size_t>(peer)];
-    addresses.push_back(numeric_address(place.host, place.port));
+    addresses.push_back(address_of(place, *door_));
   }
   std::string trouble;
   for (const Address& address : addresses) {
@@ -362,8 +378,8 @@ Task<> Meeting::visit() {
       if (peer != options_.rank && !stream(peer)) absent.push_back(peer);
     if (absent.empty()) co_return;
     if (loop_.now() >= deadline_)
-      throw IoError(fmt::format("rank {} did not connect to rank {} in time",
-                                fmt::join(absent, ", "), options_.rank),
+      throw IoError(fmt::format("rank {} did not connect to rank {} in time{}",
+                                fmt::join(absent, ", "), options_.rank, trouble_at_the_door()),
                     absent.front());
     say_now_and_then(fmt::format("rank {} waits for connections with rank {}", options_.rank,
                                  fmt::join(absent, ", ")));

@@ -11,7 +11,8 @@ constexpr double kSpreads = 8;
 
 }  // namespace
 
-Pulse::Pulse(Time now, Duration least) : least_(least), passed_(now), limit_(least) {}
+Pulse::Pulse(Time now, Duration least, Duration first)
+    : least_(least), first_(first), passed_(now), limit_(least) {}
 
 Duration Pulse::own(Time now) const {
   return own_ + std::clamp<Duration>(now - passed_, Duration(0), 2 * kBeatEvery);

@@ -7,6 +7,7 @@
 // it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -22,7 +23,9 @@ inline constexpr Duration kLeastSilence = std::chrono::seconds(10);
 
 class Pulse {
  public:
-  Pulse(Time now, Duration least = kLeastSilence);
+  // `first`: the longest silence before the first heartbeat. A worker sends none before it has met
+  // with all others, which may be long after it has met with this one.
+  Pulse(Time now, Duration least, Duration first);
 
   // This worker runs: to be called every kBeatEvery. The time in which it did not run itself is not
   // the peer's silence: it has not looked.
@@ -32,11 +35,10 @@ class Pulse {
   void hear(Time now);
   void beat(Time now);
 
-  // How long nothing has come, and how long that may be. Nobody is silent before his first
-  // heartbeat.
-  Duration silence() const { return beats_ > 0 ? own_ - heard_ : Duration(0); }
-  Duration limit() const { return limit_; }
-  bool silent() const { return silence() > limit_; }
+  // How long nothing has come, and how long that may be.
+  Duration silence() const { return own_ - heard_; }
+  Duration limit() const { return beats_ > 0 ? limit_ : std::max(least_, first_); }
+  bool silent() const { return silence() > limit(); }
 
  private:
   // The time that has passed while this worker ran.
@@ -44,7 +46,7 @@ class Pulse {
   void set_limit();
 
   static constexpr std::size_t kGaps = 128;
-  const Duration least_;
+  const Duration least_, first_;
   Time passed_;
   Duration own_{0}, heard_{0}, beaten_{0};
   std::array<Duration, kGaps> gaps_{};

@@ -18,7 +18,8 @@ Key read_secret(const std::string& path, const std::string& run) {
         "the run's secret in '{}' {}; a good one: (umask 077; head -c 32 /dev/urandom > FILE)",
         path, why));
   };
-  std::string secret = read_key_file(path, kMostSecret, Readers::owner, refuse);
+  SecretText file = read_key_file(path, kMostSecret, Readers::owner, refuse);
+  std::string& secret = file.text();
   if (secret.ends_with('\n')) secret.pop_back();
   if (secret.size() < kLeastSecret)
     refuse(fmt::format("has {} bytes: expected at least {}", secret.size(), kLeastSecret));

@@ -1,14 +1,18 @@
 // What the workers of a run know and nobody else does.
 #pragma once
 
+#include <string.h>
+
 #include <array>
 #include <cstddef>
 #include <string>
 
 namespace skein::tcp {
 
-// The key of a run's connections, made from its secret.
-using Key = std::array<unsigned char, 32>;
+// The key of a run's connections, made from its secret. Overwritten when it goes.
+struct Key : std::array<unsigned char, 32> {
+  ~Key() { ::explicit_bzero(data(), size()); }
+};
 
 inline constexpr std::size_t kLeastSecret = 16, kMostSecret = 4096;  // bytes of the file
 

@@ -55,7 +55,6 @@ class Stream final : private Poller::Watcher {
   void give_up_after(Duration time);
 
   int socket() const { return socket_.get(); }
-  bool encrypted() const { return session_ != nullptr; }
 
  private:
   void ready() override;

@@ -54,7 +54,6 @@ class Talk {
   // Whether the peer is still there; it has nothing to say at present.
   bool waits();
 
-  Signal& changed() { return changed_; }
   int socket() const { return stream_->socket(); }
 
   // The connection, for the run; the talk is over.

@@ -28,7 +28,7 @@ Proof proof_of(const TcpOptions& options) {
 
 ConnectionOptions connection_options(const TcpOptions& options) {
   return {options.least_silence, static_cast<std::size_t>(options.streams),
-          static_cast<std::size_t>(options.most_streams)};
+          static_cast<std::size_t>(options.most_streams), options.join_timeout};
 }
 
 }  // namespace

@@ -164,7 +164,11 @@ std::string tls_error() {
   const unsigned long code = ::ERR_get_error();
   ::ERR_clear_error();
   const char* reason = code != 0 ? ::ERR_reason_error_string(code) : nullptr;
-  return reason ? reason : "no reason given";
+  std::string text = reason ? reason : "no reason given";
+  // OpenSSL gives alerts of every version of TLS the name of the oldest.
+  for (const std::string_view old : {"sslv3 alert ", "tlsv1 alert ", "tlsv13 alert "})
+    if (text.starts_with(old)) text.erase(0, old.size());
+  return text;
 }
 
 }  // namespace skein::tcp

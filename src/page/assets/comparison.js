@@ -66,7 +66,8 @@
   };
 
   const table = (comparison) => {
-    const columns = comparison.figures.filter((figure) => known(comparison, figure.key));
+    // What belongs to an update is not compared: that is one step, or a round of several.
+    const columns = comparison.figures.filter((figure) => figure.comparable !== false && known(comparison, figure.key));
     const rows = comparison.entries.map((entry, index) => {
       const name = element('td', {style: 'white-space:normal;min-width:130px'}, element('span', {class: 'key', style: 'background:var(--series-' + (index % 9 + 1) + ')'}), entry.name);
       if (Object.keys(entry.figures).length > 0)
@@ -193,14 +194,16 @@
     if (known(comparison, 'of_summed_speed'))
       bars(into, comparison, 'of_summed_speed', {title: 'Throughput over the summed speed S', about: 'S: what the workers would compute together if nobody ever waited.', y: {max: 1}});
     else bars(into, comparison, 'samples_per_second', {title: 'Samples per second'});
-    bars(into, comparison, 'exposed_comm_ms', {title: 'Waiting in an iteration', about: 'With nothing to compute: for the network, and for slower workers. Mean over the workers.'});
+    bars(into, comparison, 'waiting_ms_per_1000_samples', {title: 'Waiting per 1,000 samples',
+      about: 'With nothing to compute: for the network, and for slower workers. Mean over the workers, while all together train on 1,000 samples.'});
     bars(into, comparison, 'bytes_sent', {title: 'Bytes sent, all workers together'});
     utilisation(into, comparison);
   };
 
   // Lanes of trace files, as the timeline has them.
   const kinds = {forward: 'forward', backward: 'backward', update: 'update', wait: 'waiting', 'all-reduce': 'communication',
-    'reduce-scatter': 'communication', 'all-gather': 'communication'};
+    'reduce-scatter': 'communication', 'all-gather': 'communication', 'hidden update': 'hidden', loading: 'loading',
+    evaluation: 'evaluation', checkpoint: 'checkpoint'};
 
   const timelines = (comparison) => {
     const entries = comparison.entries.filter((entry) => entry.timeline);

@@ -62,7 +62,7 @@
       skein.sentences(data.sentences), table(data));
     const plots = element('div', {class: 'plots', style: 'margin-top:14px'});
     into.append(plots);
-    for (const key of ['seconds_to_target', 'accuracy', 'samples_per_second', 'exposed_comm_ms', 'bytes_sent']) bars(plots, data, key);
+    for (const key of ['seconds_to_target', 'accuracy', 'samples_per_second', 'waiting_ms_per_1000_samples', 'bytes_sent']) bars(plots, data, key);
     curves(plots, data);
     into.append(element('h2', {}, 'Before'), ...skein.comparisonCommands(data.before),
       element('h2', {}, 'After'), ...skein.comparisonCommands(data.after));

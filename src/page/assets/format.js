@@ -35,6 +35,13 @@ const scaled = (value, step, names) => {
 skein.bytes = (value) => scaled(value, 1000, ['B', 'kB', 'MB', 'GB', 'TB', 'PB']);
 skein.rate = (bytesPerSecond) => scaled(8 * bytesPerSecond, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s']);
 
+// A time that is guessed: whole seconds, then as a duration.
+skein.aboutTime = (ms) => {
+  if (!skein.known(ms)) return '–';
+  const s = Math.max(1, Math.round(ms / 1000));
+  return s < 60 ? s + ' s' : skein.duration(1000 * s);
+};
+
 // Of milliseconds: "420 µs", "12.3 ms", "4.2 s", "3 min 12 s", "2 h 05 min".
 skein.duration = (ms) => {
   if (!skein.known(ms)) return '–';

@@ -3,15 +3,17 @@
 {
   const {element} = skein;
   // By Lane of core/trace.h.
-  const kinds = ['forward', 'backward', 'communication', 'communication', 'communication', 'update', 'waiting', 'device', 'communication'];
-  const names = ['forward', 'backward', 'all-reduce', 'reduce-scatter', 'all-gather', 'update', 'waiting', 'GPU computing', 'GPU sums and updates'];
+  const kinds = ['forward', 'backward', 'communication', 'communication', 'communication', 'update', 'waiting', 'device', 'communication',
+    'hidden', 'loading', 'evaluation', 'checkpoint'];
+  const names = ['forward', 'backward', 'all-reduce', 'reduce-scatter', 'all-gather', 'update', 'waiting', 'GPU computing', 'GPU sums and updates',
+    'hidden update', 'loading data', 'evaluation', 'checkpoint'];
   skein.kinds.device = {name: 'GPU computing', row: 1};
 
   // `ask(path)` gives the server's answer to a question; `origin()` when the run began, in ms of Unix time.
   skein.lanes = (into, ask, origin) => {
     const plot = skein.timelinePlot(into, {
       title: 'What each worker does', id: 'plot-timeline', xTitle: 'since the run began',
-      about: 'Upper row: computing and waiting. Lower row: communication, which runs beside it.',
+      about: 'Upper row: what the worker itself does or waits for. Lower row: communication, and updates that are hidden behind computing, both beside it.',
       empty: 'reading …',
     });
     let end = 0, width = 0, last = null;  // 0: the newest; some ten steps

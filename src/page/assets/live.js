@@ -115,7 +115,7 @@
   const draw = () => {
     const x = places(), loss = points('loss', x);
     plots.loss.update([
-      {name: 'training', points: loss, index: 5, faint: loss.length > 100},
+      {name: 'training', points: loss, index: loss.length > 100 ? 6 : 0, faint: loss.length > 100},
       {name: 'training, smoothed', points: loss.length > 100 ? smooth(loss) : [], index: 0},
       {name: 'evaluation', points: run.evaluations.map((row) => ({x: row[1], y: row[3]})), index: 1},
     ].filter((one) => one.points.length > 0 || one.name === 'training'));
@@ -138,13 +138,15 @@
     memory(series((row) => row[6]));
     gpu(series((row) => row[7]));
     gpuBusy(series((row) => (skein.known(row[8]) && row[9] > 0 ? Math.min(1, row[8] / row[9]) : null)));
-    const parts = ['forward', 'backward', 'update', 'waiting'];
+    // With the column that each has in a row.
+    const parts = [['forward', 1], ['backward', 2], ['update', 3], ['waiting', 4], ['loading', 10], ['evaluation', 11], ['checkpoint', 12]]
+      .filter(([, at]) => at < 5 || answer.ranks.some((rank) => rank.rows.some((row) => row[at] > 0)));
     usage = usage || skein.barPlot(byId('timeline'), {id: 'plot-usage', title: 'Where the time goes', wide: true, stacked: true, horizontal: true,
-      about: 'each worker\'s training time, all of the run; communication that hides behind computing is not in it', y: {format: skein.percent, max: 1}, height: 60 + 26 * answer.ranks.length});
-    const sums = answer.ranks.map((rank) => parts.map((_, at) => rank.rows.reduce((sum, row) => sum + row[at + 1], 0)));
+      about: 'each worker\'s time, all of the run; communication and updates that are hidden behind computing are not in it', y: {format: skein.percent, max: 1}, height: 60 + 26 * answer.ranks.length});
+    const sums = answer.ranks.map((rank) => parts.map(([, at]) => rank.rows.reduce((sum, row) => sum + (row[at] || 0), 0)));
     const all = sums.map((row) => row.reduce((a, b) => a + b, 0) || 1);
     usage.setHeight(60 + 26 * answer.ranks.length);
-    usage.update(parts.map((name, at) => ({name, lane: name, values: sums.map((row, rank) => row[at] / all[rank])})),
+    usage.update(parts.map(([name], at) => ({name: skein.kinds[name].name, lane: name, values: sums.map((row, rank) => row[at] / all[rank])})),
       answer.ranks.map((rank) => 'rank ' + rank.rank));
   };
 
@@ -170,7 +172,7 @@
       {key: 'loss', raw: smoothed, name: 'training loss', value: skein.number(smoothed, 4), note: 'mean of the last steps'},
       {key: 'accuracy', raw: evaluated && evaluated[4], name: 'accuracy', value: evaluated ? skein.percent(evaluated[4], 2) : '–',
         note: evaluated ? 'loss ' + skein.number(evaluated[3], 4) + ' at ' + skein.count(evaluated[1]) + ' samples' : 'not evaluated yet'},
-      {key: 'speed', raw: speed, name: 'samples per second', value: skein.number(speed, 4), note: summary ? 'of the whole run' : skein.known(left) ? 'about ' + skein.duration(1000 * left) + ' left' : ''},
+      {key: 'speed', raw: speed, name: 'samples per second', value: skein.number(speed, 4), note: summary ? 'of the whole run' : skein.known(left) ? 'about ' + skein.aboutTime(1000 * left) + ' left' : ''},
       {key: 'exposed', raw: exposed, name: 'exposed communication', value: skein.duration(exposed),
         note: summary ? 'mean of all workers and steps' : 'of ' + skein.duration(mean(recentMs)) + ' a step'},
     ]);

@@ -7,7 +7,9 @@
   // In the order of the legend; `row` 0 is the computing thread's, row 1 runs beside it.
   skein.kinds = {
     forward: {name: 'forward', row: 0}, backward: {name: 'backward', row: 0}, update: {name: 'update', row: 0},
-    waiting: {name: 'waiting', row: 0}, communication: {name: 'communication', row: 1}, other: {name: 'other', row: 0},
+    waiting: {name: 'waiting', row: 0}, loading: {name: 'loading data', row: 0}, evaluation: {name: 'evaluation', row: 0},
+    checkpoint: {name: 'checkpoint', row: 0}, communication: {name: 'communication', row: 1},
+    hidden: {name: 'hidden update', row: 1}, other: {name: 'other', row: 0},
   };
 
   skein.timelinePlot = (into, spec) => {

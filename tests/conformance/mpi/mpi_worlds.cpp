@@ -54,7 +54,7 @@ std::vector<Outcome> run_mpi(int size, const Body& body, const PrepareQueue& pre
   Report mine{};
   const auto make = [&](Loop& loop, int) -> std::unique_ptr<Fabric> {
     if (size == 1) return std::make_unique<AloneFabric>(loop);
-    return std::make_unique<mpi::MpiFabric>(loop, first_ranks(size), 20s, 1ms);
+    return std::make_unique<mpi::MpiFabric>(loop, first_ranks(size), 120s, 1ms);
   };
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -63,7 +63,7 @@ std::vector<Outcome> run_mpi(int size, const Body& body, const PrepareQueue& pre
   const std::vector<Report> reports = gather(mine);
   // All have left: nothing may stay behind.
   for (int i = 0; !mpi::Session::of_this_process().tidy(); ++i) {
-    if (i == 5000) {
+    if (i == 100000) {
       ADD_FAILURE() << "a fabric of " << size << " ranks has not come to its end";
       break;
     }
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
   testing::InitGoogleTest(&argc, argv);
-  skein::mpi::Session::of_this_process().start(std::chrono::seconds(20));
+  skein::mpi::Session::of_this_process().start(std::chrono::seconds(120));
   if (skein::conformance::own_rank() > 0) testing::GTEST_FLAG(brief) = true;
   int code = RUN_ALL_TESTS();
   if (testing::UnitTest::GetInstance()->test_to_run_count() == 0) code = 1;

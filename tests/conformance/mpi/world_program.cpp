@@ -11,7 +11,7 @@
 int main(int argc, char** argv) try {
   using namespace std::chrono_literals;
   for (const int last_to_leave : {0, 1}) {
-    skein::World world = skein::World::join({.fabric = "mpi", .patience = 20s});
+    skein::World world = skein::World::join({.fabric = "mpi", .patience = 120s});
     if (world.fabric() != "mpi" || world.size() < 2) throw skein::Error("not over MPI");
     if (world.sum({1.0}).front() != world.size()) throw skein::Error("a wrong sum");
     if (world.rank() == last_to_leave) std::this_thread::sleep_for(500ms);

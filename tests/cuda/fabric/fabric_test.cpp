@@ -33,7 +33,7 @@ std::vector<Outcome> run_on_gpu(int size, const Body& body) {
     static std::unique_ptr<Queue> queue;  // of the child, to its end
     queue = make_cuda_queue(0);
     loop.use(queue.get());
-    return std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 30s, {}});
+    return std::make_unique<LocalFabric>(loop, LocalOptions{run_id, rank, size, 120s, {}});
   };
   return run_forked(size, body, make);
 }
@@ -50,7 +50,7 @@ class CudaFabric : public testing::TestWithParam<int> {
   }
 };
 
-Deadline soon(Fabric& fabric) { return fabric.loop().now() + 30s; }
+Deadline soon(Fabric& fabric) { return fabric.loop().now() + 120s; }
 
 void draw(Span values, std::uint64_t seed) {
   Rng rng(seed);

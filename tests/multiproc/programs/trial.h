@@ -55,8 +55,8 @@ struct Trial {
   Distributed start(torch::nn::Module& module) { return start(module, sgd(0.05).momentum(0.9)); }
 
   Distributed watched(Distributed run) {
-    run.impl().after_read = [this](Duration waited) {
-      if (waited > std::chrono::microseconds(100)) ++waits;
+    run.impl().after_wait = [this](std::string_view what, Duration waited) {
+      if (what == "read" && waited > std::chrono::microseconds(100)) ++waits;
     };
     return run;
   }
