@@ -170,8 +170,10 @@ TEST_P(Nccl, ExchangesFollowCollectivesOnTheirChannel) {
 }
 
 // Without rank 0 there are no numbers.
-TEST(NcclFaults, AnExchangeDoesNotWaitForARankZeroThatHasLeft) {
-  const auto outcomes = run_on_nccl(4, [](Fabric& fabric) -> Task<> {
+// Ranks 2 and 3 exchange until they notice that rank 0 has left, `later` than rank 1.
+void expect_exchanges_end_without_rank_zero(Duration later) {
+  const auto outcomes = run_on_nccl(4, [later](Fabric& fabric) -> Task<> {
+    if (fabric.rank() == 0) co_await fabric.loop().sleep_for(later);
     if (fabric.rank() < 2) co_return;
     const auto out = fabric.allocate(kCount), into = fabric.allocate(kCount);
     const Time begin = fabric.loop().now();
@@ -184,6 +186,15 @@ TEST(NcclFaults, AnExchangeDoesNotWaitForARankZeroThatHasLeft) {
     }
   });
   expect_all_ok(outcomes);
+}
+
+TEST(NcclFaults, AnExchangeDoesNotWaitForARankZeroThatHasLeft) {
+  expect_exchanges_end_without_rank_zero(0s);
+}
+
+// The others hear of rank 1's end from rank 0 before rank 0 leaves itself.
+TEST(NcclFaults, ExchangeDoesNotWaitForARankZeroThatLeavesSecond) {
+  expect_exchanges_end_without_rank_zero(500ms);
 }
 
 TEST_P(Nccl, TheHostIsAhead) {

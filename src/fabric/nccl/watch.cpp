@@ -71,9 +71,11 @@ void NcclFabric::heed(int from, const Note& note) {
   }
 }
 
+// The first loss counts, and from then on what is under way has its grace. But that rank 0 has left
+// as well must be known: exchanges wait for numbers, which only rank 0 gives.
 void NcclFabric::lose(int peer, const std::string& why) {
-  if (lost_) return;
-  lost_ = {why, peer, loop().now()};
+  if (lost_ && (peer != 0 || lost_->peer == 0)) return;
+  lost_ = {why, peer, lost_ ? lost_->noticed : loop().now()};
   if (rank() == 0) {
     Note note{Note::lost, peer, 0, 0, 0, {}};
     note.why.say(why);
