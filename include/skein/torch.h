@@ -54,8 +54,10 @@ class Distributed {
   // The same; what this one had ends as in the destructor.
   Distributed& operator=(Distributed&&) noexcept;
 
-  // flush(), unless that was the last call or an exception is on its way; then the module keeps its
-  // values and is an ordinary module again.
+  // flush(), unless that was the last call, an exception is on its way, or World::fail() was
+  // called; then the module keeps its values and is an ordinary module again. In a child that
+  // fork() made of a worker nothing happens, here as in every hook on the module: the child may
+  // prepare data, and must not train.
   ~Distributed();
 
   // Ends a step: averages the gradients (means over this worker's `samples` samples, so that every
@@ -382,7 +384,10 @@ class Distributed {
   explicit Distributed(std::unique_ptr<Impl> impl);
   static Distributed make(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                           const StrategySpec& strategy);
-  std::unique_ptr<Impl> impl_;
+  struct End {
+    void operator()(Impl* impl) const noexcept;
+  };
+  std::unique_ptr<Impl, End> impl_;
 };
 
 // Binds `module` to the world: parameters, buffers and frozen parameters become those of rank 0 on

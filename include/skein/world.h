@@ -105,14 +105,22 @@ class World : public Workers {
   Group split(int colour);
 
   // Tells the other workers why this one is about to end; they get IoError with this text, in one
-  // line of at most 400 bytes.
+  // line of at most 400 bytes. From then on this worker's runs make no more steps, and their
+  // destructors do not wait for a last update.
   // Called by: any worker, at any time, at its own pace.
   void fail(const std::string& reason);
+
+  // Calls `ask` about every 100 ms while this worker waits in a call of this world, its groups or
+  // its runs, on the thread that waits: so that a program can look whether its user wants it to
+  // end. An exception that `ask` throws comes out of the call, and its text goes to the other
+  // workers as in fail(). An empty function ends it.
+  // Called by: each worker for itself, at any time, at its own pace.
+  void on_wait(std::function<void()> ask);
 
   class Impl;
 
   // Internal: the inside, for Skein's other layers.
-  Impl& impl() { return *impl_; }
+  Impl& impl() const { return *impl_; }
 
   // Internal: another World with the same inside.
   World share() const { return World(impl_); }

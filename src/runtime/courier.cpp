@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/check.h"
@@ -19,6 +20,9 @@ namespace {
 // work on the loop; what arrives from outside meanwhile, and a fabric's heartbeat, wait no longer
 // than this.
 constexpr auto kLongestStepBack = std::chrono::milliseconds(100);
+
+// How often while_waiting() is called.
+constexpr auto kAskEvery = std::chrono::milliseconds(100);
 
 // Timers of this thread fire within a microsecond of their time, not 50: emulated links rely on it.
 void sharpen_timers() { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
@@ -55,6 +59,10 @@ Courier::Courier(Loop& loop, EventSource* events) : loop_(loop), events_(events)
 
 Courier::~Courier() {
   if (!thread_.joinable()) return;
+  if (!process_.here()) {
+    thread_.detach();
+    return;
+  }
   stop_ = true;
   wanted_ = false;
   call_back();
@@ -63,6 +71,7 @@ Courier::~Courier() {
 }
 
 void Courier::post(std::function<void()> action) {
+  if (!process_.here()) return;
   {
     const std::lock_guard lock(posted_mutex_);
     posted_.push_back(std::move(action));
@@ -79,6 +88,7 @@ void Courier::post(std::function<void()> action) {
 }
 
 void Courier::with_loop(const std::function<void()>& action) {
+  if (!process_.here()) return;
   wanted_ = true;
   {
     const std::lock_guard lock(driving_);
@@ -108,32 +118,66 @@ bool Courier::turn(const std::function<bool()>& enough) {
   return loop_.run_turn(enough) > 0;
 }
 
+void Courier::sleep(std::uint32_t ticket, Time until) {
+  if (events_)
+    events_->wait(ticket, until);
+  else
+    std::this_thread::sleep_for(until - loop_.now());
+}
+
+// Asks the program, without holding the loop: the program may take its time, and may need a lock
+// that another of its threads holds while that thread waits for the loop.
+std::exception_ptr Courier::ask(std::unique_lock<std::mutex>& driving) {
+  std::exception_ptr thrown;
+  wanted_ = false;
+  driving.unlock();
+  call_back();
+  try {
+    while_waiting();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  wanted_ = true;
+  driving.lock();
+  return thrown;
+}
+
+void Courier::check_home() const {
+  if (!process_.here())
+    throw Error(
+        "this process is a child that fork() made of a worker: expected that the worker itself "
+        "trains, and that children only prepare its data");
+}
+
 void Courier::wait(Task<> task) {
+  check_home();
   wanted_ = true;
   std::unique_lock lock(driving_);
   Job job = loop_.spawn(std::move(task));
-  std::exception_ptr failure;
+  std::exception_ptr failure, interrupt;
+  Time ask_at = while_waiting ? loop_.now() + kAskEvery : kNever;
   for (;;) {
     const std::uint32_t ticket = events_ ? events_->poll() : 0;
     const bool ran = turn([&] { return job.done(); });
     if (job.done()) break;
+    if (loop_.now() >= ask_at) {
+      if ((interrupt = ask(lock))) break;
+      ask_at = loop_.now() + kAskEvery;
+      continue;
+    }
     if (ran) continue;
     try {
       loop_.rethrow_failure();
     } catch (...) {
-      // The task may use memory of the caller, who leaves now.
       failure = std::current_exception();
-      job.abandon();
       break;
     }
     const auto next = loop_.next_timer();
-    if (events_) {
-      events_->wait(ticket, next.value_or(kNever));
-    } else {
-      SKEIN_CHECK(next.has_value(), "nothing can ever end this wait");
-      std::this_thread::sleep_for(*next - loop_.now());
-    }
+    SKEIN_CHECK(events_ || next.has_value(), "nothing can ever end this wait");
+    sleep(ticket, std::min(next.value_or(kNever), ask_at));
   }
+  // The task may use memory of the caller, who leaves now.
+  if (failure || interrupt) job.abandon();
   const bool more = loop_.busy();
   wanted_ = false;
   lock.unlock();
@@ -142,6 +186,10 @@ void Courier::wait(Task<> task) {
   if (events_ && more) {
     call_back();
     events_->wake();
+  }
+  if (interrupt) {
+    if (on_interrupt) on_interrupt(interrupt);
+    std::rethrow_exception(interrupt);
   }
   try {
     if (failure) std::rethrow_exception(failure);

@@ -6,6 +6,12 @@
 // stands between the last message and the waiting user. It carries until what it waits for is there
 // and leaves the rest to the courier. Without an event source (a world of one)
 // there is no thread at all and everything runs in the caller's.
+//
+// The courier's own thread runs no code of the program: what the program is asked (before_update(),
+// on_record(), on_wait) is asked on the thread that waits. So a binding to a language with a lock
+// of its own may hold that lock on any thread but while it waits.
+//
+// In a child that fork() made, every function does nothing, but wait(), which throws Error.
 #pragma once
 
 #include <atomic>
@@ -16,6 +22,7 @@
 #include <vector>
 
 #include "core/event_source.h"
+#include "core/home_process.h"
 #include "core/loop.h"
 
 namespace skein {
@@ -25,7 +32,7 @@ class Courier {
   Courier(Loop& loop, EventSource* events);
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
-  ~Courier();  // stops the thread; jobs stay where they are
+  ~Courier();  // stops the thread; jobs stay where they are. Not in a child.
 
   // Runs `action` on the loop soon and does not wait for it. `action` must not throw or block. Any
   // thread.
@@ -38,21 +45,33 @@ class Courier {
   // Is told of every IoError that wait() throws, with the lost peer. Set before the first wait.
   std::function<void(int peer)> on_loss;
 
+  // Called about every 100 ms on the thread that is in wait(), which does not hold the loop then.
+  // wait() throws what it throws, after it has told on_interrupt(); `task` is then abandoned. Empty
+  // for nothing. Both are set by the thread that waits.
+  std::function<void()> while_waiting;
+  std::function<void(const std::exception_ptr& why)> on_interrupt;
+
   // Runs `task` to its end and returns or throws what it does. Also throws what a background task
-  // threw; `task` is then abandoned, and uses nothing of the caller's any more. One thread at a
-  // time; never from inside the loop.
+  // or while_waiting() threw; `task` is then abandoned, and uses nothing of the caller's any more.
+  // One thread at a time; never from inside the loop.
   void wait(Task<> task);
+
+  // Throws Error in a child that fork() made.
+  void check_home() const;
 
  private:
   void run();
   void step_back();
   void call_back();
   void take_in_posted();
+  void sleep(std::uint32_t ticket, Time until);
+  std::exception_ptr ask(std::unique_lock<std::mutex>& driving);
   // One turn of the loop, or less when it is `enough`; returns whether anything ran.
   bool turn(const std::function<bool()>& enough);
 
   Loop& loop_;
   EventSource* events_;
+  HomeProcess process_;
   std::mutex driving_;               // held by whoever drives the loop
   std::atomic<bool> wanted_{false};  // the user's thread waits: the courier steps back
   std::mutex back_mutex_;

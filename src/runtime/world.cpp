@@ -33,6 +33,22 @@ std::string as_one_line(const std::string& text) {
   return line.size() < text.size() ? line + "…" : line;
 }
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    return caught.what();
+  } catch (...) {
+    return "an exception without a text";
+  }
+}
+
+// A child of fork() leaves everything as it is: its parent is still in the run.
+template <class T>
+void destroy_at_home(T* object) {
+  if (object->here()) delete object;
+}
+
 }  // namespace
 
 World::Impl::Impl(const JoinOptions& options, const Placement& placement)
@@ -43,6 +59,7 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
   fabric_->observe(this);
   courier_ = std::make_unique<Courier>(loop_, fabric_->events());
   courier_->on_loss = [this](int peer) { board_.lose(peer); };
+  courier_->on_interrupt = [this](const std::exception_ptr& why) { fail(text_of(why), -1); };
   std::vector<int> ranks(static_cast<std::size_t>(placement.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   calls_ =
@@ -52,7 +69,7 @@ World::Impl::Impl(const JoinOptions& options, const Placement& placement)
 // A program that catches its errors itself tells nobody of them: that it unwinds is all that can be
 // known here.
 World::Impl::~Impl() {
-  if (!failed_ && std::uncaught_exceptions() > exceptions_)
+  if (failed_.empty() && std::uncaught_exceptions() > exceptions_)
     courier_->with_loop([this] {
       fabric_->fail("an exception ended it, which its program can tell by World::run()");
     });
@@ -63,7 +80,7 @@ World::Impl::~Impl() {
 }
 
 void World::Impl::fail(const std::string& reason, int lost_peer) {
-  failed_ = true;
+  failed_ = reason.empty() ? "without a reason" : reason;
   board_.fail(reason, lost_peer);
   courier_->with_loop([&] { fabric_->fail(as_one_line(reason)); });
 }
@@ -157,7 +174,7 @@ void World::Impl::agree_on_success(const std::string& call, const std::exception
 World World::join(const JoinOptions& options) {
   const Placement placement = detect(process_environment).value_or(Placement{});
   use_threads(options, placement);
-  return World(std::make_shared<Impl>(options, placement));
+  return World(std::shared_ptr<Impl>(new Impl(options, placement), destroy_at_home<Impl>));
 }
 
 int World::run(const std::function<void(World&)>& body, const JoinOptions& options) {
@@ -190,5 +207,6 @@ World::~World() = default;
 
 std::string World::fabric() const { return impl_->fabric().name(); }
 void World::fail(const std::string& reason) { impl_->fail(reason, -1); }
+void World::on_wait(std::function<void()> ask) { impl_->courier().while_waiting = std::move(ask); }
 
 }  // namespace skein

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/home_process.h"
 #include "core/loop.h"
 #include "core/queue.h"
 #include "fabric/fabric.h"
@@ -37,7 +38,12 @@ class World::Impl final : public WaitObserver {
   Limit limit() const { return Limit::silence(options_.patience); }
   Deadline deadline() const { return clock_.now() + options_.patience; }
 
+  // Tells the others why this worker is about to end. From then on failed() says so.
   void fail(const std::string& reason, int lost_peer);
+  const std::string& failed() const { return failed_; }
+
+  // False in a child that fork() made of this worker.
+  bool here() const { return process_.here(); }
 
   // The loop's work on memory of a device goes to a queue of that device from now on; on the host
   // there is none. One device for a world: ConfigError for a second one.
@@ -92,7 +98,8 @@ class World::Impl final : public WaitObserver {
  private:
   JoinOptions options_;
   int exceptions_ = std::uncaught_exceptions();  // that were on their way before
-  bool failed_ = false;                          // and the others have been told why
+  std::string failed_;                           // why, once the others have been told
+  HomeProcess process_;
   SteadyClock clock_;
   Board board_;
   std::unique_ptr<Queue> queue_;  // the loop's, on a device

@@ -34,7 +34,11 @@ Distributed Distributed::make(World& world, torch::nn::Module& module,
   return Distributed(std::move(impl));
 }
 
-Distributed::Distributed(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+void Distributed::End::operator()(Impl* impl) const noexcept {
+  if (impl->here()) delete impl;
+}
+
+Distributed::Distributed(std::unique_ptr<Impl> impl) : impl_(impl.release()) {}
 Distributed::Distributed(Distributed&&) noexcept = default;
 Distributed& Distributed::operator=(Distributed&&) noexcept = default;
 Distributed::~Distributed() = default;
@@ -58,7 +62,7 @@ void Distributed::before_update(std::function<void(AveragedGradients&)> change) 
 }
 bool Distributed::done(std::int64_t total_samples) { return impl_->done(total_samples); }
 void Distributed::flush() {
-  if (impl_->in_step())
+  if (impl_->usable() && impl_->in_step())
     throw ConfigError(
         "flush(), save() or load() came between backward() and step(): call it after step(), when "
         "the gradients have been used");

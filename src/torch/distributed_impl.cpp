@@ -119,7 +119,7 @@ Distributed::Impl::~Impl() {
 // The module keeps the last update, which may be on its way still. After a failure nobody waits,
 // nor after a flush: others may have much to do before they come to their ends.
 void Distributed::Impl::flush_last_step() noexcept {
-  if (std::uncaught_exceptions() > 0 || !broken_.empty() || at_rest_) return;
+  if (std::uncaught_exceptions() > 0 || !usable() || at_rest_) return;
   const Workers::Calls::Scope call(calls(), "the end of a Distributed");
   try {
     flush();
@@ -202,7 +202,8 @@ void Distributed::Impl::begin_step_once() {
     courier().post([this, frozen] { strategy_->gradient_ready(frozen); });
 }
 
-void Distributed::Impl::on_gradient(int slot) {
+void Distributed::Impl::on_gradient(int slot) try {
+  if (!here()) return;
   if (before_gradient) before_gradient(slot);
   begin_step_once();
   const int bucket = gradients_.add(slot);
@@ -214,6 +215,9 @@ void Distributed::Impl::on_gradient(int slot) {
       device_trace_->begin(Lane::device_sums, stream_of(*world_.impl().loop().queue()));
     strategy_->gradient_ready(bucket);
   });
+} catch (...) {
+  if (!hook_error_) hook_error_ = std::current_exception();
+  throw;
 }
 
 // From a step on, the first operator that touches a parameter or its gradient waits until the
@@ -227,6 +231,7 @@ void Distributed::Impl::watch_reads() {
 }
 
 void Distributed::Impl::on_read(int slot) {
+  if (!here()) return;
   const std::lock_guard lock(reading_);
   if (unread_count_ == 0) return;  // another thread has read the last meanwhile
   const int bucket = strategy_->plan().bucket_of(slot);
@@ -235,6 +240,12 @@ void Distributed::Impl::on_read(int slot) {
   wait_in_step("read", need(bucket));
   unread_[static_cast<std::size_t>(bucket)] = false;
   if (--unread_count_ == 0) reads_->deactivate();
+}
+
+std::exception_ptr Distributed::Impl::take_error() {
+  const std::exception_ptr of_read = reads_ ? reads_->take_error() : nullptr;
+  const std::exception_ptr of_gradient = std::exchange(hook_error_, nullptr);
+  return of_read ? of_read : of_gradient;
 }
 
 // Nothing is on its way any more.
@@ -271,8 +282,8 @@ void Distributed::Impl::step(std::int64_t samples) {
     throw ConfigError(
         "step() in a function of every(): expected it to return first, and steps in the loop");
   // Torch lets forward go on after a read that failed: its result is worthless.
-  if (reads_)
-    if (const auto error = reads_->take_error()) std::rethrow_exception(error);
+  hook_error_ = nullptr;
+  if (const auto error = take_error()) std::rethrow_exception(error);
   if (samples > 0) check_has_gradients(samples);
   worker_.meters.computed(world_.impl().loop().now() - compute_from_ - step_wait_, samples);
   fabric().progressed();

@@ -134,7 +134,10 @@ class Distributed::Impl {
   void keep_ema(double decay);
   WeightAverage* ema() { return ema_.get(); }
   void check_has(Weights weights) const;
-  void evaluate(const std::function<void()>& body, Weights weights);
+
+  // For Evaluation: makes all workers ready for one, or throws; and whether one is under way.
+  void come_to_evaluate(Weights weights);
+  void set_evaluating(bool evaluating) { evaluating_ = evaluating; }
 
   // The moving average, of all workers where theirs differ. All workers call it.
   std::vector<NamedTensor> averaged_ema();
@@ -142,7 +145,7 @@ class Distributed::Impl {
   // See Strategy. All workers call it.
   void stream_optimizer_state(int to, const TakeState& take);
 
-  // The body of evaluate() runs.
+  // An Evaluation is under way.
   bool evaluating() const { return evaluating_; }
 
   // Throws Error, naming the parameter and the ranks, unless all workers' parameters are bit-equal.
@@ -161,7 +164,16 @@ class Distributed::Impl {
   }
 
   // Nothing has failed after which no step can be made.
-  bool usable() const { return broken_.empty(); }
+  bool usable() const { return broken_.empty() && world_.impl().failed().empty(); }
+
+  // False in a child that fork() made of this worker. There gradients and reads are nobody's, and
+  // this object must not be destroyed: what it would end is its parent's.
+  bool here() const { return world_.impl().here(); }
+
+  // What a hook on a read or on a gradient has thrown in this step, with its class; null: nothing.
+  // Forward goes on after a read that failed, and a binding to another language may get an error of
+  // another class out of backward(). It is given once.
+  std::exception_ptr take_error();
 
   // Gradients of a step are there that step() has not used.
   bool in_step() const { return begun_; }
@@ -319,7 +331,8 @@ class Distributed::Impl {
   bool begun_ = false;  // begin_step was called for it
   bool evaluating_ = false;
   StrategySpec spec_;
-  std::string broken_;  // why no step can be made any more
+  std::string broken_;             // why no step can be made any more
+  std::exception_ptr hook_error_;  // of a gradient
   Time compute_from_{};
   std::unique_ptr<WeightAverage> ema_;
   std::string resumed_from_;  // the checkpoint; empty: the run began with this program

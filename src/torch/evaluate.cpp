@@ -6,23 +6,11 @@
 #include <exception>
 
 #include "torch/distributed_impl.h"
-#include "torch/lent_model.h"
+#include "torch/evaluation.h"
 #include "torch/state_dict.h"
 
 namespace skein {
 namespace {
-
-// A flag that is true while this lives.
-class Raised {
- public:
-  explicit Raised(bool& flag) : flag_(flag) { flag_ = true; }
-  Raised(const Raised&) = delete;
-  Raised& operator=(const Raised&) = delete;
-  ~Raised() { flag_ = false; }
-
- private:
-  bool& flag_;
-};
 
 // Averages those tensors that are of double precision, or those that are not, as one flat tensor of
 // type `type`.
@@ -122,6 +110,12 @@ LentParameters::LentParameters(Distributed::Impl& run) {
     values_.put(run.binding().parameter_plane(), mean);
 }
 
+LentAverage::LentAverage(Distributed::Impl& run, Weights weights) {
+  if (weights != Weights::ema) return;
+  for (const NamedTensor& value : run.averaged_ema())
+    values_.put(*run.module().named_parameters().find(value.name), value.tensor);
+}
+
 LentBuffers::LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values) {
   for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
     for (const NamedTensor& live : *buffers)
@@ -129,9 +123,40 @@ LentBuffers::LentBuffers(const Binding& binding, const std::vector<NamedTensor>&
         if (value.name == live.name) values_.put(live.tensor, value.tensor);
 }
 
+Evaluation::Lent::Lent(Distributed::Impl& run, Weights weights)
+    : mean(run),
+      average(run, weights),
+      buffers(run.binding(), run.averaged_buffers()),
+      mode(run.module()),
+      users_code(run.calls(), "") {}
+
+Evaluation::Evaluation(Distributed::Impl& run, Weights weights)
+    : run_(run),
+      call_(run.calls(),
+            weights == Weights::ema ? "run.evaluate() of Weights::ema" : "run.evaluate()"),
+      phase_(run.world().impl().board(), Phase::evaluating) {
+  run.come_to_evaluate(weights);
+  lent_.emplace(run, weights);
+  run.set_evaluating(true);
+}
+
+Evaluation::~Evaluation() {
+  try {
+    end();
+  } catch (...) {  // the body's own error is on its way
+  }
+}
+
+void Evaluation::end() {
+  if (!lent_) return;
+  run_.set_evaluating(false);
+  lent_.reset();
+  run_.after_flush();
+}
+
 // Workers that make rounds together may come after different numbers of steps: they wait for each
 // other in a flush. Those that do not make rounds have nothing to wait for but marks.
-void Distributed::Impl::evaluate(const std::function<void()>& body, Weights weights) {
+void Distributed::Impl::come_to_evaluate(Weights weights) {
   check_usable();
   check_not_evaluating("evaluate()");
   if (in_step())
@@ -139,41 +164,19 @@ void Distributed::Impl::evaluate(const std::function<void()>& body, Weights weig
         "evaluate() came between backward() and step(): call it after step(), when the gradients "
         "have been used");
   check_has(weights);
-  const Workers::Calls::Scope call(
-      calls(), weights == Weights::ema ? "run.evaluate() of Weights::ema" : "run.evaluate()");
-  const PhaseScope phase(world_.impl().board(), Phase::evaluating);
   // A worker at a mark of every() waits for all to come to it.
   const bool apart = strategy_->survives_losses() && (marked_.empty() || at_mark_);
   apart ? settle() : flush();
   calls().meet("its beginning");  // and not the end of a loop, which is a flush, too
   if (apart) check_module();
-  std::exception_ptr failed;
-  {
-    const LentParameters mean(*this);
-    LentValues ema;
-    if (weights == Weights::ema)
-      for (const NamedTensor& value : averaged_ema())
-        ema.put(*module_.named_parameters().find(value.name), value.tensor);
-    const LentBuffers buffers(binding_, averaged_buffers());
-    const LentMode mode(module_);
-    const torch::NoGradGuard no_grad;
-    const Workers::Calls::Scope users_code(calls(), "");
-    const Raised raised(evaluating_);
-    try {
-      body();
-    } catch (...) {
-      failed = std::current_exception();
-    }
-  }
-  after_flush();
-  begin_computing();
-  if (failed) std::rethrow_exception(failed);
 }
 
 void Distributed::keep_ema(double decay) { impl_->keep_ema(decay); }
 
 void Distributed::evaluate(const std::function<void()>& body, Weights weights) {
-  impl_->evaluate(body, weights);
+  Evaluation evaluation(*impl_, weights);
+  body();
+  evaluation.end();
 }
 
 void Distributed::save(const std::string& path, Weights weights) {

@@ -43,6 +43,15 @@ class LentParameters {
   LentValues values_;
 };
 
+// The moving average, where that is to be judged. All workers make one together.
+class LentAverage {
+ public:
+  LentAverage(Distributed::Impl& run, Weights weights);
+
+ private:
+  LentValues values_;
+};
+
 // Buffers, by name.
 class LentBuffers {
  public:

@@ -340,7 +340,9 @@ ShareLoop::ShareLoop(Distributed& run, std::int64_t dataset_size, const ShareOpt
                      Load load)
     : impl_((options.evaluate ? evaluation_loop : training_loop)(run.impl(), dataset_size, options,
                                                                  std::move(load))) {}
-ShareLoop::~ShareLoop() = default;
+ShareLoop::~ShareLoop() {
+  if (!impl_->here()) (void)impl_.release();
+}
 
 bool ShareLoop::next(SharedFacts& facts, std::shared_ptr<void>& value) {
   return impl_->next(facts, value);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/home_process.h"
 #include "launch/board.h"
 #include "runtime/load_ahead.h"
 #include "skein/torch.h"
@@ -17,8 +18,14 @@ class ShareLoop::Impl {
  public:
   virtual ~Impl() = default;
 
+  // False in a child that fork() made, where the threads that load are missing.
+  bool here() const { return process_.here(); }
+
   // See ShareLoop.
   virtual bool next(SharedFacts& facts, std::shared_ptr<void>& value) = 0;
+
+ private:
+  HomeProcess process_;
 };
 
 // Trains: each batch is to be a step.

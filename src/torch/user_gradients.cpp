@@ -65,6 +65,13 @@ void Distributed::Impl::check_not_evaluating(const char* call) const {
 
 void Distributed::Impl::check_usable() const {
   if (!broken_.empty()) throw ConfigError(broken_);
+  World::Impl& world = world_.impl();
+  world.courier().check_home();
+  if (!world.failed().empty())
+    throw Error(
+        fmt::format("this worker has told the others that it ends: {}; expected no more "
+                    "calls of its runs",
+                    world.failed()));
 }
 
 void Distributed::Impl::before_update(std::function<void(AveragedGradients&)> change) {

@@ -2,9 +2,15 @@
 #include "runtime/courier.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "skein/error.h"
@@ -51,13 +57,24 @@ Task<> nothing() { co_return; }
 class Silence final : public EventSource {
  public:
   std::uint32_t poll() override { return woken_.load(); }
-  void wait(std::uint32_t ticket, Time) override { woken_.wait(ticket); }
+  void wait(std::uint32_t ticket, Time until) override {
+    std::unique_lock lock(mutex_);
+    const auto woken = [&] { return woken_ != ticket; };
+    if (until == kNever)
+      changed_.wait(lock, woken);
+    else
+      changed_.wait_for(lock, until - clock_.now(), woken);
+  }
   void wake() override {
+    const std::lock_guard lock(mutex_);
     ++woken_;
-    woken_.notify_all();
+    changed_.notify_all();
   }
 
  private:
+  const SteadyClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::atomic<std::uint32_t> woken_{0};
 };
 
@@ -87,6 +104,81 @@ TEST(Courier, StepsBackBetweenPiecesOfLongWork) {
   courier.wait(nothing());
   EXPECT_LT(pieces, all);
   courier.with_loop([&] { job.abandon(); });
+}
+
+Task<> forever(Loop& loop) {
+  for (;;) co_await loop.sleep_for(std::chrono::milliseconds(10));
+}
+
+struct Stopped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST(Courier, AsksTheProgramWhileItWaits) {
+  const SteadyClock clock;
+  Loop loop(clock);
+  Silence events;
+  Courier courier(loop, &events);
+  const auto waiter = std::this_thread::get_id();
+  std::string told;
+  int asked = 0;
+  courier.while_waiting = [&] {
+    EXPECT_EQ(std::this_thread::get_id(), waiter) << "on the thread that waits";
+    // The loop is free: another thread of the program may hold it meanwhile.
+    std::thread([&] { courier.with_loop([] {}); }).join();
+    if (++asked == 3) throw Stopped("the user presses Ctrl-C");
+  };
+  courier.on_interrupt = [&](const std::exception_ptr& why) {
+    try {
+      std::rethrow_exception(why);
+    } catch (const Stopped& stopped) {
+      told = stopped.what();
+    }
+  };
+  EXPECT_THROW(courier.wait(forever(loop)), Stopped);
+  EXPECT_EQ(told, "the user presses Ctrl-C");
+  EXPECT_EQ(asked, 3);
+  EXPECT_FALSE(loop.busy()) << "the task goes on after the wait has thrown";
+  courier.while_waiting = nullptr;
+  courier.wait(nothing());
+}
+
+// A wait that ends soon costs the program nothing.
+TEST(Courier, AsksNothingInAShortWait) {
+  const SteadyClock clock;
+  Loop loop(clock);
+  Courier courier(loop, nullptr);
+  int asked = 0;
+  courier.while_waiting = [&] { ++asked; };
+  for (int i = 0; i < 1000; ++i) courier.wait(nothing());
+  EXPECT_LE(asked, 1);
+}
+
+// The courier's thread is missing in a child of fork(): whoever waited for it there would wait for
+// ever.
+TEST(Courier, IsInertInAForkedChild) {
+  const SteadyClock clock;
+  Loop loop(clock);
+  Silence events;
+  auto courier = std::make_unique<Courier>(loop, &events);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    int code = 0;
+    courier->post([&] { code |= 1; });
+    courier->with_loop([&] { code |= 2; });
+    try {
+      courier->wait(nothing());
+      code |= 4;
+    } catch (const Error&) {
+    }
+    courier.reset();
+    ::_exit(code);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  courier->wait(nothing());
 }
 
 }  // namespace
