@@ -1,6 +1,7 @@
 // Loops over share() that evaluate, loops that are not as they should be, and two models' loops.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "on_workers.h"
 #include "skein/torch.h"
@@ -311,23 +313,33 @@ TEST(ShareEvaluationFaults, WhatCannotBeIsAnErrorOnAll) {
 
 // At their own pace workers may come to evaluate() inside a loop unequally often: all are told.
 TEST(ShareEvaluationFaults, AWorkerWhoseLoopIsOverDoesNotPassForOneThatEvaluates) {
-  for (const char* strategy : {"allreduce", "dear", "abs", "lasgd", "local"})
+  for (const char* strategy : {"allreduce", "dear", "abs", "lasgd", "local"}) {
+    int drawn[2];  // rank 0 has a batch: without it rank 1 may take them all
+    ASSERT_EQ(::pipe(drawn), 0);
     test::on_workers(2, [&](World& world) {
       const Data data(40);
       auto net = fresh_net();
       auto run = distribute(world, *net, sgd(0.01), StrategySpec(strategy));
       const std::string why = message_of<ConfigError>([&] {
-        int batches = 0;
+        bool first = true;
         for (auto& batch : run.share(data.inputs, data.targets, {.batch = kBatch})) {
+          char byte = 0;
+          if (std::exchange(first, false)) {
+            EXPECT_EQ(world.rank() == 0 ? ::write(drawn[1], &byte, 1) : ::read(drawn[0], &byte, 1),
+                      1);
+          }
           loss_on(net, batch.data, batch.target).backward();
           run.step();
-          if (world.rank() == 0 && ++batches == 2) run.evaluate([] {});
+          if (world.rank() == 0) run.evaluate([] {});
         }
       });
       EXPECT_TRUE(
           contains(why, {"rank 0 called run.evaluate()", "the end of a loop over run.share()"}))
           << strategy;
     });
+    ::close(drawn[0]);
+    ::close(drawn[1]);
+  }
 }
 
 class ShareLoops : public testing::TestWithParam<std::string> {};
