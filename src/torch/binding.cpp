@@ -93,6 +93,12 @@ void Binding::reorder(const std::vector<int>& order) {
   lay_out();
 }
 
+int Binding::reordered() const {
+  int count = 0;
+  for (int slot = 0; slot < slots(); ++slot) count += registered(slot) != slot;
+  return count;
+}
+
 void Binding::lay_out() {
   std::vector<Arena::Parameter> layout;
   for (const Bound& bound : bound_)
@@ -128,8 +134,9 @@ void Binding::collect(torch::nn::Module& module) {
     if (is_new) {
       check_trainable(entry.key(), parameter,
                       bound_.empty() ? parameter.device() : bound_.front().parameter.device());
-      bound_.push_back(
-          {.names = {}, .parameter = parameter, .parameter_view = {}, .gradient_view = {}});
+      Bound& bound = bound_.emplace_back();
+      bound.registered = slots() - 1;
+      bound.parameter = parameter;
     }
     bound_[at->second].names.push_back(entry.key());
   }

@@ -49,6 +49,10 @@ class Binding {
   // Every name the parameter is registered under, the first one first.
   const std::vector<std::string>& names_of_slot(int slot) const { return at(slot).names; }
 
+  // What the slot's number was when the module was bound; and how many slots have another one now.
+  int registered(int slot) const { return at(slot).registered; }
+  int reordered() const;
+
   // The whole planes as flat tensors, gaps between slots included.
   const torch::Tensor& parameter_plane() const { return parameter_plane_; }
   const torch::Tensor& gradient_plane() const { return gradient_plane_; }
@@ -80,6 +84,7 @@ class Binding {
  private:
   struct Bound {
     std::vector<std::string> names;
+    int registered = 0;
     torch::Tensor parameter;                      // the module's own tensor
     torch::Tensor parameter_view, gradient_view;  // its place in the arena
   };

@@ -119,7 +119,8 @@ Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
   std::exception_ptr failed;
   try {
     contents.emplace(read_contents(checkpoint, run_, identity));
-    run_.check_settings(contents->state.optimizer, contents->state.steps);
+    run_.check_between_steps("resume()");
+    run_.settings().check(contents->state.optimizer, contents->state.steps);
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
@@ -135,7 +136,7 @@ Checkpoints::Loaded Checkpoints::load(const fs::path& checkpoint,
     progress.steps = restore_own(own_file(checkpoint, run_.world().rank()), *contents->own, run_,
                                  progress.steps);
   run_.worker().progress = progress;
-  run_.restore_settings(state.optimizer, state.steps);
+  run_.settings().restore(state.optimizer, state.steps);
   if (contents->own) restore_own_missed(*contents->own, run_);
   run_id = state.run_id;
   return {std::move(state), std::move(contents->own)};

@@ -27,7 +27,7 @@ bool has_room(Distributed::Impl& run, bool leads) {
   const std::uint64_t state = run.optimizer().owned_state().vector_count() * plane;
   const std::uint64_t shared = run.strategy().shared_state().vectors.size() * plane;
   std::uint64_t bytes = leads ? plane + state + shared : 0;
-  std::uint64_t own = run.ema() ? plane : 0;
+  std::uint64_t own = run.averages().ema() ? plane : 0;
   if (!run.strategy().equal_replicas()) own += state;
   for (const auto* buffers : {&run.binding().float_buffers(), &run.binding().integer_buffers()})
     for (const NamedTensor& each : *buffers) own += each.tensor.nbytes();
@@ -241,7 +241,7 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   World& world = run_.world();
   const PhaseScope phase(world.impl().board(), Phase::saving);
   finish();
-  run_.compare_replicas("save_checkpoint()", Distributed::Impl::Differences::where_all_live);
+  run_.replicas().compare("save_checkpoint()", Replicas::Differences::where_all_live);
   const UnfinishedCheckpoint checkpoint(folder, std::to_string(what.state.samples));
   const int leader = begin(checkpoint, what), rank = world.rank();
   const bool leads = rank == leader;
@@ -254,11 +254,11 @@ void Checkpoints::save(const fs::path& folder, Save what) {
   what.state.saved = utc_now();
   what.state.workers = world.size();
   what.state.order = order_of(run_);
-  what.state.optimizer = run_.settings();
+  what.state.optimizer = run_.settings().text();
   what.state.ordered = run_.strategy().wants_order_of_reads() && run_.order_is_settled();
   if (what.state.run_id.empty()) what.state.run_id = run_id;
   std::vector<File> files;
-  const auto model = run_.tensors_to_save();
+  const auto model = run_.averages().tensors_to_save(run_.averages().buffers());
   std::exception_ptr failed;
   try {
     const AtRest rest(run_);

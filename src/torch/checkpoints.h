@@ -69,6 +69,10 @@ class Checkpoints {
     std::function<void()> prepared = [] {};  // and then by all
   };
 
+  // See Distributed::save_checkpoint() and Distributed::resume().
+  void save(const std::string& into, const Values& values, const CheckpointOptions& options);
+  Resumed resume(const std::string& from);
+
   // All workers call it, after flush(). Throws, on all workers, what became of the last save, and
   // what `prepare` throws.
   void save(const std::filesystem::path& folder, Save what);

@@ -44,7 +44,7 @@ Distributed& Distributed::operator=(Distributed&&) noexcept = default;
 Distributed::~Distributed() = default;
 
 void Distributed::step(std::int64_t samples) { impl_->step(samples); }
-void Distributed::step() { impl_->step_handed_out(); }
+void Distributed::step() { impl_->step(impl_->data().samples_handed_out()); }
 void Distributed::on_record(std::int64_t every, std::function<void(const Record&)> look) {
   impl_->recorder().start(every, std::move(look));
 }
@@ -88,12 +88,21 @@ void Distributed::load(const std::string& path) {
 
 std::int64_t Distributed::samples() const { return impl_->worker().progress.samples; }
 std::int64_t Distributed::steps() const { return impl_->worker().progress.steps; }
-double Distributed::learning_rate() const { return impl_->learning_rate(); }
-void Distributed::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
-void Distributed::freeze(const WhichParameters& which) { impl_->set_frozen(which, true); }
-void Distributed::unfreeze(const WhichParameters& which) { impl_->set_frozen(which, false); }
+double Distributed::learning_rate() const { return impl_->settings().learning_rate(); }
+void Distributed::set_learning_rate(double rate) {
+  impl_->check_usable();
+  impl_->settings().set_learning_rate(rate);
+}
+void Distributed::freeze(const WhichParameters& which) {
+  impl_->check_between_steps("freeze()");
+  impl_->settings().set_frozen(which, true);
+}
+void Distributed::unfreeze(const WhichParameters& which) {
+  impl_->check_between_steps("unfreeze()");
+  impl_->settings().set_frozen(which, false);
+}
 World& Distributed::world() { return impl_->world(); }
-torch::optim::Optimizer& Distributed::optimizer() { return impl_->optimizer_view(); }
+torch::optim::Optimizer& Distributed::optimizer() { return impl_->settings().view(); }
 
 Distributed distribute(World& world, torch::nn::Module& module, const OptimizerSpec& optimizer,
                        const StrategySpec& strategy) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 #include <utility>
 
 #include "kernels/kernels.h"
@@ -48,22 +47,17 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, const Optimizer
       binding_(module, [this](std::size_t count) { return allocate(count); }),
       groups_(binding_, recipe),
       optimizer_(new_optimizer()),
-      view_(groups_, *torch_options(recipe, *optimizer_), recipe.learning_rate),
-      rates_(view_.rates()),
-      first_rates_(rates_),
-      first_frozen_(groups_.frozen()),
       worker_(fabric(), binding_.arena(), *optimizer_,
               LearningRate(recipe.learning_rate, parse_schedule(recipe.schedule_),
                            recipe.total_samples_),
               time_, world.impl().options().patience, recipe.clip_, strategy.seed_, channels),
+      settings_(groups_, binding_, recipe, *optimizer_, worker_, courier()),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
-      registered_(static_cast<std::size_t>(binding_.slots())),
       source_(binding_, worker_, courier(), stream_),
       user_(world.impl().loop()),
       gradients_(binding_),
       spec_(strategy) {
   install_hooks();
-  std::iota(registered_.begin(), registered_.end(), 0);
 }
 
 Facts Distributed::Impl::facts() const {
@@ -77,8 +71,7 @@ Facts Distributed::Impl::facts() const {
 }
 
 void Distributed::Impl::start() {
-  groups_.start();
-  apply_groups();
+  settings_.start();
   stream_.on_device() ? world_.impl().meet_on_device() : world_.impl().do_without_device();
   start_from_rank_0();
   if (strategy_->survives_losses()) world_.impl().tolerate_losses();
@@ -136,7 +129,6 @@ void Distributed::Impl::start_from_rank_0() {
     for (const NamedTensor& each : *tensors) broadcast(each.tensor);
 }
 
-// Any dtype: the bytes travel.
 void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
   torch::Tensor copy = tensor.detach().to(torch::kCPU).contiguous().clone();
   const Span bytes{copy.data_ptr(), copy.nbytes(), Device::cpu, Type::byte};
@@ -189,6 +181,16 @@ void Distributed::Impl::accumulate(int backward_passes) {
 bool Distributed::Impl::done(std::int64_t total_samples) {
   worker_.budget = total_samples;
   return worker_.progress.samples >= total_samples;
+}
+
+bool Distributed::Impl::stopping() {
+  stop_on_signals();
+  return worker_.all_stop;
+}
+
+void Distributed::Impl::note_step() {
+  data_.step_begins();
+  if (stop_requested()) worker_.wants_to_stop = true;
 }
 
 void Distributed::Impl::begin_step_once() {
@@ -278,7 +280,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   if (samples < 0) throw ConfigError(fmt::format("step({}): expected 0 samples or more", samples));
   check_usable();
   check_not_evaluating("step()");
-  if (at_mark_)
+  if (periodic_.running())
     throw ConfigError(
         "step() in a function of every(): expected it to return first, and steps in the loop");
   // Torch lets forward go on after a read that failed: its result is worthless.
@@ -291,7 +293,7 @@ void Distributed::Impl::step(std::int64_t samples) {
   note_step();
   begin_step_once();
   trace_compute_end();
-  adopt_rates();
+  settings_.adopt_rates();
   check_touched_gradients();
   all_read();
   binding_.rebind_parameters();
@@ -322,15 +324,15 @@ void Distributed::Impl::step(std::int64_t samples) {
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
   recorder_.step_over();
-  if (!mark_is_due()) return;
-  come_together(false);
+  if (!periodic_.due()) return;
+  periodic_.come_together(false);
   begin_computing();
 }
 
 void Distributed::Impl::flush() {
   check_usable();
   check_not_evaluating("flush(), save() or load()");
-  marked_.empty() || at_mark_ ? flush_strategy() : come_together(true);
+  periodic_.awaited() ? periodic_.come_together(true) : flush_strategy();
 }
 
 void Distributed::Impl::flush_strategy() {
@@ -345,16 +347,7 @@ void Distributed::Impl::flush_strategy() {
   all_read();
   recorder_.deliver_all();
   begin_computing();
-  check_module();
-}
-
-// Where the strategy keeps the model beside what forward reads.
-std::shared_ptr<Memory> Distributed::Impl::model_apart() {
-  if (!strategy_->equal_replicas() || !strategy_->replicas_differ()) return nullptr;
-  const std::shared_ptr<Memory> model = allocate(binding_.arena().size());
-  hand_over([&] { strategy_->read_model(model->span()); });
-  hand_over([] {});
-  return model;
+  replicas_.check_module();
 }
 
 void Distributed::Impl::settle() {
@@ -363,21 +356,15 @@ void Distributed::Impl::settle() {
   flushed_ = true;
 }
 
-torch::Tensor Distributed::Impl::averaged_parameters() {
-  const auto apart = world_.sum_integers({strategy_->replicas_differ() ? 1 : 0});
-  if (apart.front() == 0) return {};
-  const Span own = binding_.arena().parameters();
-  const std::shared_ptr<Memory> mean = allocate(own.count);
-  hand_over([&] { copy(mean->span(), own); });
-  world_.impl().mean(mean->span());
-  hand_over([] {});
-  return tensor_that_holds(mean, mean->span());
-}
-
 void Distributed::Impl::after_flush() {
   if (!std::exchange(flushed_, false)) return;
   hand_over([this] { strategy_->after_flush(); });
   begin_computing();
+}
+
+void Distributed::Impl::go_on() {
+  after_flush();
+  at_rest_ = false;
 }
 
 // What forward reads first should arrive first. The order may depend on the data: rank 0's counts.
@@ -421,18 +408,17 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
   install_hooks();
   gradients_.arena_changed();
   if (read_order_) read_order_ = std::make_unique<ReadOrder>(binding_);
-  std::vector<int> registered;
-  for (const int slot : order) registered.push_back(registered_[static_cast<std::size_t>(slot)]);
-  registered_ = std::move(registered);
-  reordered_ = 0;
-  for (int slot = 0; slot < binding_.slots(); ++slot)
-    reordered_ += registered_[static_cast<std::size_t>(slot)] != slot;
   if (after_reorder) after_reorder();
 }
 
 void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
   wait_in_order(strategy_->stream_state(to, take));
   flushed_ = true;
+}
+
+Checkpoints& Distributed::Impl::checkpoints() {
+  if (!checkpoints_) checkpoints_ = std::make_unique<Checkpoints>(*this);
+  return *checkpoints_;
 }
 
 }  // namespace skein

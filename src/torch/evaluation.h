@@ -30,9 +30,7 @@ class Evaluation {
   struct Lent {
     Lent(Distributed::Impl& run, Weights weights);
 
-    LentParameters mean;
-    LentAverage average;
-    LentBuffers buffers;
+    LentModel model;
     LentMode mode;
     torch::NoGradGuard no_grad;
     Workers::Calls::Scope users_code;

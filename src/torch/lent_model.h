@@ -1,8 +1,9 @@
-// Other values in a module, for as long as these live.
+// Other values and another mode of a module, for as long as these live.
 #pragma once
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,53 +13,22 @@
 
 namespace skein {
 
-// Puts values into tensors, which get their own back.
-class LentValues {
+// What is judged: the mean of all workers' models where they differ, or the moving average, with
+// `buffers`, which are asked for when the parameters are there. The module gets its own values
+// back. All workers make one together, after settle().
+class LentModel {
  public:
-  LentValues() = default;
-  ~LentValues() {
-    const torch::NoGradGuard no_grad;
-    for (auto& [live, kept] : kept_) live.copy_(kept);
-  }
-  LentValues(const LentValues&) = delete;
-  LentValues& operator=(const LentValues&) = delete;
-
-  void put(const torch::Tensor& live, const torch::Tensor& value) {
-    const torch::NoGradGuard no_grad;
-    kept_.emplace_back(live.detach(), live.detach().clone());
-    live.detach().copy_(value);
-  }
+  LentModel(Distributed::Impl& run, Weights weights,
+            const std::function<std::vector<NamedTensor>()>& buffers);
+  ~LentModel();
+  LentModel(const LentModel&) = delete;
+  LentModel& operator=(const LentModel&) = delete;
 
  private:
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
-};
+  LentModel() = default;
+  void put(const torch::Tensor& live, const torch::Tensor& value);
 
-// The mean of all workers' models, where they differ. All workers make one together, after
-// settle().
-class LentParameters {
- public:
-  explicit LentParameters(Distributed::Impl& run);
-
- private:
-  LentValues values_;
-};
-
-// The moving average, where that is to be judged. All workers make one together.
-class LentAverage {
- public:
-  LentAverage(Distributed::Impl& run, Weights weights);
-
- private:
-  LentValues values_;
-};
-
-// Buffers, by name.
-class LentBuffers {
- public:
-  LentBuffers(const Binding& binding, const std::vector<NamedTensor>& values);
-
- private:
-  LentValues values_;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;  // live tensors, and their values
 };
 
 // A module that judges and does not learn: eval(), though some of its parts may have been so

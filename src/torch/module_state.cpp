@@ -36,17 +36,6 @@ std::string describe(const torch::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "));
 }
 
-}  // namespace
-
-std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
-  std::vector<NamedTensor> tensors;
-  for (const Member& member : members_of(module))
-    tensors.push_back({member.names.front(), member.tensor});
-  return tensors;
-}
-
-namespace {
-
 // What goes where.
 using Copies = std::vector<std::pair<torch::Tensor, torch::Tensor>>;
 
@@ -83,6 +72,13 @@ Copies matched(const torch::nn::Module& module, const SafeTensors& file) {
 }
 
 }  // namespace
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
+  for (const Member& member : members_of(module))
+    tensors.push_back({member.names.front(), member.tensor});
+  return tensors;
+}
 
 void check_fits(torch::nn::Module& module, const SafeTensors& file) { matched(module, file); }
 

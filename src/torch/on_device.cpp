@@ -92,7 +92,6 @@ void Distributed::Impl::trace_compute_end() {
     });
 }
 
-// Calls `work` on the loop, after what has been computed and before what is computed next.
 void Distributed::Impl::hand_over(const std::function<void()>& work) {
   const Mark computed = stream_.record();
   Mark done;

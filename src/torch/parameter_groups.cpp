@@ -110,17 +110,13 @@ ParameterGroups::ParameterGroups(const Binding& binding, const OptimizerSpec& re
     groups_[entry.group].parameters.push_back(entry.info.names.front());
     groups_[entry.group].tensors.push_back(tensor);
     entry.frozen = own.frozen;
-    by_tensor_[entry.info.tensor] = entries_.size();
     entries_.push_back(std::move(entry));
   }
   for (std::size_t i = 0; i < members.size(); ++i)
-    if (members[i] == 0) {
-      std::vector<std::string> names;
-      for (const Entry& each : entries_) names.push_back(each.info.names.front());
+    if (members[i] == 0)
       throw ConfigError(
           fmt::format("parameter group {} has no trained parameter; expected at least one of: {}",
-                      name_of(recipe.groups_[i], i), list(names)));
-    }
+                      name_of(recipe.groups_[i], i), list(names())));
 }
 
 void ParameterGroups::start() {
@@ -138,23 +134,12 @@ void ParameterGroups::freeze(Entry& entry, bool frozen, std::int64_t steps) {
 void ParameterGroups::set_frozen(const WhichParameters& which, bool frozen, std::int64_t steps,
                                  const std::string& who) {
   std::vector<Entry*> chosen;
-  std::vector<std::string> names;
-  for (Entry& each : entries_) {
-    names.push_back(each.info.names.front());
+  for (Entry& each : entries_)
     if (which && which(each.info)) chosen.push_back(&each);
-  }
   if (chosen.empty())
     throw ConfigError(fmt::format("{} names no parameter of this run; expected at least one of: {}",
-                                  who, list(names)));
+                                  who, list(names())));
   for (Entry* each : chosen) freeze(*each, frozen, steps);
-}
-
-const ParameterGroups::Entry& ParameterGroups::entry_of(const torch::Tensor& parameter) const {
-  return entries_.at(by_tensor_.at(parameter.unsafeGetTensorImpl()));
-}
-
-bool ParameterGroups::is_frozen(const torch::Tensor& parameter) const {
-  return entry_of(parameter).frozen;
 }
 
 std::vector<std::string> ParameterGroups::frozen() const {
@@ -190,7 +175,7 @@ std::vector<std::string> ParameterGroups::names() const {
 std::shared_ptr<const Groups> ParameterGroups::rules(const Binding& binding) const {
   std::vector<GroupRule> rules;
   for (int slot = 0; slot < binding.slots(); ++slot) {
-    const Entry& entry = entry_of(binding.parameter(slot));
+    const Entry& entry = entries_[static_cast<std::size_t>(binding.registered(slot))];
     const Group& group = groups_[entry.group];
     const GroupRule rule{.range = binding.arena().slots()[static_cast<std::size_t>(slot)].range,
                          .lr_scale = group.factor,

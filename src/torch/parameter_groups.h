@@ -3,7 +3,6 @@
 
 #include <torch/torch.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +16,8 @@
 namespace skein {
 
 // The trained parameters, cut into groups that have the same settings throughout: the first is of
-// those that no group of the recipe changes, and may be empty. It knows parameters by their
-// tensors, so it outlives changes of the arena's layout. Not thread-safe.
+// those that no group of the recipe changes, and may be empty. It knows parameters by the
+// order of registration, so it outlives changes of the arena's layout. Not thread-safe.
 class ParameterGroups {
  public:
   struct Group {
@@ -44,7 +43,6 @@ class ParameterGroups {
   // for the message.
   void set_frozen(const WhichParameters& which, bool frozen, std::int64_t steps,
                   const std::string& who);
-  bool is_frozen(const torch::Tensor& parameter) const;
   std::vector<std::string> frozen() const;  // first names, in the order of registration
 
   // Of each parameter, in the order of registration: how many of the run's first `steps` updates
@@ -71,11 +69,9 @@ class ParameterGroups {
   };
 
   static void freeze(Entry& entry, bool frozen, std::int64_t steps);
-  const Entry& entry_of(const torch::Tensor& parameter) const;
 
   std::vector<Group> groups_;
   std::vector<Entry> entries_;  // in the order of registration
-  std::map<const void*, std::size_t> by_tensor_;
 };
 
 // The factor by which `base` becomes `rate`, with no rounding where that can be.

@@ -75,7 +75,7 @@ Record Recorder::make_record() {
   record.samples_per_second = static_cast<double>(progress.samples - samples_) / seconds(time);
   record.step_ms = milliseconds(time) / steps;
   record.exposed_comm_ms = milliseconds(exposed - exposed_) / steps;
-  record.learning_rate = run_.learning_rate();
+  record.learning_rate = run_.settings().learning_rate();
   const auto count = static_cast<double>(loss_.count);
   record.loss = loss_.count > 0 ? loss_.sum / count : Record::kUnknown;
   if (device_loss_.defined()) device_loss_ = device_loss_ / count;

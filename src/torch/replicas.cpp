@@ -1,4 +1,5 @@
-// Whether the module is still the one that was bound, and whether all workers have the same model.
+#include "torch/replicas.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +10,6 @@
 
 #include "core/print_ranks.h"
 #include "torch/distributed_impl.h"
-#include "torch/replica_digest.h"
 
 namespace skein {
 namespace {
@@ -63,30 +63,33 @@ std::uint64_t digest_of(std::span<const std::byte> bytes) {
 }
 
 // Flushes end together on all workers, so what one of them has found all can hear of.
-void Distributed::Impl::check_module() {
+void Replicas::check_module() {
   std::exception_ptr changed;
   try {
-    binding_.check_module(module_);
+    run_.binding().check_module(run_.module());
   } catch (const ConfigError&) {
     changed = std::current_exception();
   }
-  // Whatever brought each of them to it.
-  const Workers::Calls::Scope no_other(calls(), "");
-  const Workers::Calls::Scope call(calls(), "run.flush()");
-  world_.impl().agree_on_success("its end", changed);
-  if constexpr (kVerifiesEachFlush) compare_replicas("flush()", Differences::where_all_live);
+  // Workers may have been brought to it by different calls.
+  const Workers::Calls::Scope no_other(run_.calls(), "");
+  const Workers::Calls::Scope call(run_.calls(), "run.flush()");
+  run_.world().impl().agree_on_success("its end", changed);
+  if constexpr (kVerifiesEachFlush) compare("flush()", Differences::where_all_live);
 }
 
-// By the order of registration, then what was frozen before.
-std::vector<std::uint64_t> Distributed::Impl::digests(Span parameters) {
-  std::vector<std::uint64_t> digests(registered_.size());
-  for (std::size_t slot = 0; slot < registered_.size(); ++slot) {
-    const Span own = parameters.at(binding_.arena().slots()[slot].range);
-    const auto memory = own.device.kind == Device::gpu ? on_host(own) : nullptr;
-    digests[static_cast<std::size_t>(registered_[slot])] =
+// Returns those of slots by the order of registration, then those of parameters that were frozen
+// before.
+std::vector<std::uint64_t> Replicas::digests(Span parameters) {
+  const Binding& binding = run_.binding();
+  const auto& slots = binding.arena().slots();
+  std::vector<std::uint64_t> digests(slots.size());
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    const Span own = parameters.at(slots[slot].range);
+    const auto memory = own.device.kind == Device::gpu ? run_.on_host(own) : nullptr;
+    digests[static_cast<std::size_t>(binding.registered(static_cast<int>(slot)))] =
         digest_of(std::as_bytes((memory ? memory->span() : own).host()));
   }
-  for (const NamedTensor& each : binding_.frozen_parameters()) {
+  for (const NamedTensor& each : binding.frozen_parameters()) {
     const torch::Tensor values = each.tensor.detach().to(torch::kCPU).contiguous();
     digests.push_back(
         digest_of({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()}));
@@ -94,21 +97,20 @@ std::vector<std::uint64_t> Distributed::Impl::digests(Span parameters) {
   return digests;
 }
 
-std::string Distributed::Impl::name_of_digest(std::size_t index) const {
-  if (index >= registered_.size())
-    return binding_.frozen_parameters()[index - registered_.size()].name;
-  const auto slot = std::ranges::find(registered_, static_cast<int>(index)) - registered_.begin();
-  return binding_.names_of_slot(static_cast<int>(slot)).front();
+std::string Replicas::name_of_digest(std::size_t index) const {
+  const Binding& binding = run_.binding();
+  for (int slot = 0; slot < binding.slots(); ++slot)
+    if (binding.registered(slot) == static_cast<int>(index))
+      return binding.names_of_slot(slot).front();
+  return binding.frozen_parameters()[index - static_cast<std::size_t>(binding.slots())].name;
 }
 
-// When a worker is lost in the middle of an average the others may differ by a part of it, and go
-// on.
-void Distributed::Impl::compare_replicas(const std::string& call, Differences refused) {
-  const auto apart = model_apart();
+void Replicas::compare(const std::string& call, Differences refused) {
+  const auto apart = run_.averages().model_apart();
   const std::vector<std::uint64_t> own =
-      digests(apart ? apart->span() : binding_.arena().parameters());
+      digests(apart ? apart->span() : run_.binding().arena().parameters());
   const std::array<std::uint64_t, 1> all{digest_of(std::as_bytes(std::span(own)))};
-  Workers::Calls& calls = world_.calls();
+  Workers::Calls& calls = run_.calls();
   if (print_groups(calls.meet(call, std::as_bytes(std::span(all))), 0).empty()) return;
   const bool all_live = std::ranges::find(calls.present(), false) == calls.present().end();
   if (refused == Differences::where_all_live && !all_live) return;
@@ -120,19 +122,19 @@ void Distributed::Impl::compare_replicas(const std::string& call, Differences re
           "the "
           "program's own, or a write to parameters on some workers only, does that: expected "
           "step() to make all updates, and the same writes on all workers",
-          call, worker_.progress.steps, name_of_digest(i), groups));
+          call, run_.worker().progress.steps, name_of_digest(i), groups));
 }
 
-void Distributed::Impl::verify_replicas() {
-  if (strategy_->waits_for_reads()) flush();
-  compare_replicas("verify()");
-  after_flush();
+void Replicas::verify() {
+  if (run_.strategy().waits_for_reads()) run_.flush();
+  compare("verify()");
+  run_.after_flush();
 }
 
 void Distributed::verify() {
   const Workers::Calls::Scope call(impl_->calls(), "run.verify()");
   flush();
-  impl_->compare_replicas("verify()");
+  impl_->replicas().compare("verify()");
   impl_->after_flush();
 }
 

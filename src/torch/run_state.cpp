@@ -86,27 +86,24 @@ void restore_generator(const fs::path& path, const SafeTensors& file, torch::Dev
   }
 }
 
-// Calls visit(name of the tensor in the file, slot) for every parameter of every state vector.
+// Calls visit(name of the tensor in the file, slot) for every parameter of one state vector.
 template <typename Visit>
-void for_state_tensors(Distributed::Impl& run, Visit visit) {
-  for (const auto& [name, vector] : run.optimizer().state())
-    for (int slot = 0; slot < run.binding().slots(); ++slot)
-      visit(name + "/" + run.binding().names_of_slot(slot).front(), slot);
+void for_tensors_of(Distributed::Impl& run, const std::string& vector, Visit visit) {
+  for (int slot = 0; slot < run.binding().slots(); ++slot)
+    visit(vector + "/" + run.binding().names_of_slot(slot).front(), slot);
 }
 
-// Calls visit(name of the tensor in the file, slot) for what the workers have in common besides, of
-// the vector `name`.
+// Calls it for those of all vectors of the optimizer.
 template <typename Visit>
-void for_shared_tensors(Distributed::Impl& run, const std::string& name, Visit visit) {
-  for (int slot = 0; slot < run.binding().slots(); ++slot)
-    visit(name + "/" + run.binding().names_of_slot(slot).front(), slot);
+void for_state_tensors(Distributed::Impl& run, Visit visit) {
+  for (const auto& [name, vector] : run.optimizer().state()) for_tensors_of(run, name, visit);
 }
 
 // How many of those tensors the file has, in their shapes, of how many there are.
 std::pair<int, int> shared_tensors_in(const SafeTensorsFile& file, Distributed::Impl& run) {
   int found = 0, all = 0;
   for (const auto& [name, vector] : run.strategy().shared_state().vectors)
-    for_shared_tensors(run, name, [&](const std::string& tensor, int slot) {
+    for_tensors_of(run, name, [&](const std::string& tensor, int slot) {
       found += file.has(tensor, run.binding().parameter(slot).sizes()) ? 1 : 0;
       ++all;
     });
@@ -157,7 +154,7 @@ std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps)
     tensors.push_back({kDeviceGenerator, generator_of(device).get_state()});
   if (!run.strategy().equal_replicas()) {
     tensors.push_back({kSteps, whole_numbers({steps})});
-    tensors.push_back({kOwnMissed, whole_numbers(run.missed_updates())});
+    tensors.push_back({kOwnMissed, whole_numbers(run.settings().missed())});
   }
   run.look_at([&](const Strategy& strategy) {
     if (const auto words = strategy.own_words(); !words.empty())
@@ -199,7 +196,7 @@ std::int64_t restore_own(const fs::path& path, const SafeTensors& file, Distribu
 
 void restore_own_missed(const SafeTensors& file, Distributed::Impl& run) {
   const auto missed = whole_numbers(file, kOwnMissed);
-  if (!run.strategy().equal_replicas() && !missed.empty()) run.restore_missed_updates(missed);
+  if (!run.strategy().equal_replicas() && !missed.empty()) run.settings().restore_missed(missed);
 }
 
 std::vector<TensorShape> state_shapes(Distributed::Impl& run) {
@@ -210,7 +207,7 @@ std::vector<TensorShape> state_shapes(Distributed::Impl& run) {
   const SharedState shared = run.strategy().shared_state();
   for (const auto& [name, vector] : shared.vectors)
     if (*shared.begun)
-      for_shared_tensors(run, name, [&](const std::string& tensor, int slot) {
+      for_tensors_of(run, name, [&](const std::string& tensor, int slot) {
         shapes.push_back({tensor, run.binding().parameter(slot).sizes().vec()});
       });
   return shapes;
@@ -243,7 +240,7 @@ void restore_shared(const SafeTensorsFile& file, Distributed::Impl& run) {
   const SharedState shared = run.strategy().shared_state();
   if (shared_tensors_in(file, run).first == 0) return;
   for (const auto& [name, vector] : shared.vectors)
-    for_shared_tensors(run, name, [&, &into = vector](const std::string& tensor, int slot) {
+    for_tensors_of(run, name, [&, &into = vector](const std::string& tensor, int slot) {
       read_into(file, tensor, 0,
                 into.at(run.binding().arena().slots()[static_cast<std::size_t>(slot)].range));
     });
@@ -254,17 +251,16 @@ void restore_optimizer(const SafeTensorsFile& file, Distributed::Impl& run) {
   restore_shared(file, run);
   const OwnedState& owned = run.optimizer().owned_state();
   for (const auto& [name, vector] : run.optimizer().state())
-    for (int slot = 0; slot < run.binding().slots(); ++slot) {
+    for_tensors_of(run, name, [&, &into = vector](const std::string& tensor, int slot) {
       const Range whole = run.binding().arena().slots()[static_cast<std::size_t>(slot)].range;
-      const std::string tensor = name + "/" + run.binding().names_of_slot(slot).front();
       for (const Range& own : owned.owned()) {
         const std::size_t begin = std::max(whole.offset, own.offset);
         const std::size_t end = std::min(whole.end(), own.end());
         if (begin < end)
           read_into(file, tensor, begin - whole.offset,
-                    vector.at(owned.place_of({begin, end - begin})));
+                    into.at(owned.place_of({begin, end - begin})));
       }
-    }
+    });
 }
 
 std::string kind_of_state(Distributed::Impl& run) {

@@ -68,14 +68,20 @@ std::string header_text(const std::filesystem::path& path,
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 void write_header(AtomicFile& file, const std::string& text) {
   const std::uint64_t length = text.size();
   file.write(&length, sizeof length);
   file.write(text.data(), text.size());
+}
+
+// The values where they are, or in `copies` if that is on a device.
+Span on_host(Span values, std::vector<float>& copies) {
+  if (values.device.kind != Device::gpu) return values;
+  copies.resize(values.count);
+  const Span host{copies.data(), values.count};
+  copy(host, values);
+  current_queue()->finish();
+  return host;
 }
 
 }  // namespace
@@ -106,20 +112,6 @@ FileSum write_safetensors(const std::filesystem::path& path,
   file.commit();
   return file.sum();
 }
-
-namespace {
-
-// The values where they are, or in `copies` if that is on a device.
-Span on_host(Span values, std::vector<float>& copies) {
-  if (values.device.kind != Device::gpu) return values;
-  copies.resize(values.count);
-  const Span host{copies.data(), values.count};
-  copy(host, values);
-  current_queue()->finish();
-  return host;
-}
-
-}  // namespace
 
 // A header needs tensors that have a shape, but no data.
 FileSum stream_safetensors(const std::filesystem::path& path,

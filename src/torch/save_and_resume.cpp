@@ -23,14 +23,15 @@ std::map<std::string, std::string> identity_of(Distributed::Impl& run) {
 // serves all. A checkpoint without an average leaves it to begin anew.
 void restore_ema(Distributed::Impl& run, const fs::path& checkpoint,
                  const std::optional<SafeTensors>& own) {
-  if (!run.ema()) return;
+  WeightAverage* const ema = run.averages().ema();
+  if (!ema) return;
   const std::int64_t steps = run.worker().progress.steps;
   const fs::path first = own_file(checkpoint, 0);
   if (own && !run.strategy().equal_replicas()
-          ? run.ema()->restore(*own, steps)
-          : fs::exists(first) && run.ema()->restore(read_safetensors(first), steps))
+          ? ema->restore(*own, steps)
+          : fs::exists(first) && ema->restore(read_safetensors(first), steps))
     return;
-  run.ema()->see(steps);
+  ema->see(steps);
   if (run.world().rank() == run.world().impl().leader())
     fmt::print(stderr, "skein: {} has no moving average of this model: it begins anew\n",
                checkpoint.string());
@@ -41,11 +42,6 @@ void restore_ema(Distributed::Impl& run, const fs::path& checkpoint,
 void check_keep(const char* call, int keep) {
   if (keep < 1)
     throw ConfigError(fmt::format("{}: keep = {}; expected at least 1 checkpoint", call, keep));
-}
-
-Checkpoints& Distributed::Impl::checkpoints() {
-  if (!checkpoints_) checkpoints_ = std::make_unique<Checkpoints>(*this);
-  return *checkpoints_;
 }
 
 // Checkpoints of others, or of another start that this one did not go on from, would be taken for
@@ -97,61 +93,61 @@ void ProgramFolder::resumed(const fs::path& checkpoint, std::int64_t samples) {
 }
 
 // The flush comes first: whoever comes to it earlier than others takes part in what those still do.
-void Distributed::Impl::save_checkpoint(const std::string& into, const Values& values,
-                                        const CheckpointOptions& options) {
+void Checkpoints::save(const std::string& into, const Values& values,
+                       const CheckpointOptions& options) {
   check_keep("save_checkpoint()", options.keep);
   check_values(values);
-  if (in_step())
+  if (run_.in_step())
     throw ConfigError(
         "save_checkpoint() came between backward() and step(): call it after step(), when the "
         "gradients have been used");
   const Workers::Calls::Scope call(
-      calls(), options.wait ? "run.save_checkpoint() that waits" : "run.save_checkpoint()");
-  flush();
-  Checkpoints& saved = checkpoints();
-  Checkpoints::Save save;
-  save.state.samples = worker_.progress.samples;
-  save.state.steps = worker_.progress.steps;
-  save.state.batch_reference = worker_.progress.batch_reference;
-  save.state.round_reference = worker_.progress.round_reference;
-  save.state.identity = identity_of(*this);
-  save.state.values = values;
-  if (ema()) save.own = ema()->state();
-  save.keep = options.keep;
-  save.wait = options.wait;
-  save.prepare = [&] {
+      run_.calls(), options.wait ? "run.save_checkpoint() that waits" : "run.save_checkpoint()");
+  run_.flush();
+  Save what;
+  what.state.samples = run_.worker().progress.samples;
+  what.state.steps = run_.worker().progress.steps;
+  what.state.batch_reference = run_.worker().progress.batch_reference;
+  what.state.round_reference = run_.worker().progress.round_reference;
+  what.state.identity = identity_of(run_);
+  what.state.values = values;
+  if (WeightAverage* const ema = run_.averages().ema()) what.own = ema->state();
+  what.keep = options.keep;
+  what.wait = options.wait;
+  what.prepare = [&] {
     std::random_device random;
-    if (saved.run_id.empty())
-      saved.run_id = skein::run_id(static_cast<std::uint64_t>(random()) << 32 | random());
-    saved.folder.take(into, saved.run_id);
+    if (run_id.empty())
+      run_id = skein::run_id(static_cast<std::uint64_t>(random()) << 32 | random());
+    folder.take(into, run_id);
   };
-  save.prepared = [&] { saved.folder.taken_by_leader(into); };
-  saved.save(into, std::move(save));
-  after_flush();
+  what.prepared = [&] { folder.taken_by_leader(into); };
+  save(fs::path(into), std::move(what));
+  run_.after_flush();
 }
 
-Resumed Distributed::Impl::resume(const std::string& folder) {
-  const Workers::Calls::Scope call(calls(), "run.resume()");
-  const PhaseScope phase(world_.impl().board(), Phase::loading);
-  const std::int64_t steps = worker_.progress.steps, samples = worker_.progress.samples;
-  if (in_step() || steps > 0 || samples > 0)
+Resumed Checkpoints::resume(const std::string& from) {
+  World& world = run_.world();
+  const Workers::Calls::Scope call(run_.calls(), "run.resume()");
+  const PhaseScope phase(world.impl().board(), Phase::loading);
+  const std::int64_t steps = run_.worker().progress.steps, samples = run_.worker().progress.samples;
+  if (run_.in_step() || steps > 0 || samples > 0)
     throw ConfigError(fmt::format(
         "resume(\"{}\") came after {} steps and {} samples: call it after distribute(), before "
         "the first backward()",
-        folder, steps, samples));
-  const bool speaks = world_.rank() == world_.impl().leader();
-  const fs::path found = find_checkpoint(world_, folder, fmt::format("resume(\"{}\")", folder),
+        from, steps, samples));
+  const bool speaks = world.rank() == world.impl().leader();
+  const fs::path found = find_checkpoint(world, from, fmt::format("resume(\"{}\")", from),
                                          [&](const std::string& line) {
                                            if (speaks) fmt::print(stderr, "skein: {}\n", line);
                                          });
   if (found.empty()) return {};
-  resumed_from_ = found.string();
-  const auto loaded = checkpoints().load(found, identity_of(*this));
-  restore_ema(*this, found, loaded.own);
-  checkpoints().folder.resumed(found, loaded.state.samples);
-  after_flush();
-  for (Marked& each : marked_) each.marks = Marks(each.every, worker_.progress.samples);
-  world_.impl().board().set_step(worker_.progress.steps, worker_.progress.samples);
+  run_.averages().resumed_from(found.string());
+  const auto loaded = load(found, identity_of(run_));
+  restore_ema(run_, found, loaded.own);
+  folder.resumed(found, loaded.state.samples);
+  run_.after_flush();
+  run_.periodic().restart();
+  world.impl().board().set_step(run_.worker().progress.steps, run_.worker().progress.samples);
   Resumed resumed;
   resumed.path = found.string();
   resumed.values = loaded.state.values;
@@ -161,10 +157,12 @@ Resumed Distributed::Impl::resume(const std::string& folder) {
 
 void Distributed::save_checkpoint(const std::string& folder, const Values& values,
                                   const CheckpointOptions& options) {
-  impl_->save_checkpoint(folder, values, options);
+  impl_->checkpoints().save(folder, values, options);
 }
 
-Resumed Distributed::resume(const std::string& folder) { return impl_->resume(folder); }
+Resumed Distributed::resume(const std::string& folder) {
+  return impl_->checkpoints().resume(folder);
+}
 
 void Distributed::wait_for_checkpoint() {
   const Workers::Calls::Scope call(impl_->calls(), "run.wait_for_checkpoint()");

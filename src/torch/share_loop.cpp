@@ -18,8 +18,8 @@ bool is_queued(Distributed::Impl& run) {
 }
 
 FeedPlan plan_of(Distributed::Impl& run, std::int64_t dataset_size, const ShareOptions& options) {
-  FeedPlan plan{dataset_size, options.batch,   dataset_size * options.epochs, options.seed,
-                Draw::queued, options.shuffle, run.number_epochs(options)};
+  FeedPlan plan{dataset_size, options.batch,   dataset_size * options.epochs,    options.seed,
+                Draw::queued, options.shuffle, run.data().number_epochs(options)};
   if (run.strategy().lockstep()) {
     plan.draw = Draw::together;
     plan.batch *= run.world().size();
@@ -44,13 +44,13 @@ class TrainingLoop final : public ShareLoop::Impl {
         // What one holds of a queue the others cannot take.
         loads_(run.world().impl().board(), std::move(load),
                is_queued(run) ? std::min(1, options.prefetch) : options.prefetch) {
-    if (run.in_loop && !run.evaluating())
+    if (run.data().in_loop() && !run.averages().evaluating())
       throw ConfigError(
           "share(): a loop over share() of this run has not ended; expected one after the other, "
           "or .evaluate = true for a loop inside evaluate()");
     // Workers may come after different numbers of steps. When all have come, nobody draws from an
     // earlier queue any more.
-    if (!run.evaluating()) {
+    if (!run.averages().evaluating()) {
       const Workers::Calls::Scope call(run.calls(), "run.share()");
       run.flush();
     }
@@ -61,30 +61,24 @@ class TrainingLoop final : public ShareLoop::Impl {
                     options.first_epoch ? fmt::format(" from epoch {}", *options.first_epoch) : "",
                     options.seed, options.shuffle ? "" : ", not shuffled"),
         dataset_size, options);
-    if (run.evaluating())
+    if (run.averages().evaluating())
       throw ConfigError(
           "share() inside evaluate() would train the model; expected "
           "run.share(…, {.evaluate = true}), whose loop shows every sample once and makes no step");
     plan_ = plan_of(run, dataset_size, options);
     const Workers::Calls::Scope call(run.calls(), "run.share()");
-    const std::int64_t skipped = options.first_epoch ? run.pass_over_epochs(dataset_size, options)
-                                                     : run.pass_over(plan_.total);
-    drawn_ = skipped;
-    part_ = plan_.total - skipped;
+    drawn_ = run.data().pass_over(dataset_size, options);
+    part_ = plan_.total - drawn_;
     goal_ = run.worker().progress.samples + part_;
     run.done(goal_);
-    run.feed.reset();
-    if (part_ > 0)
-      run.feed = std::make_unique<Feed>(run.world(), run.worker().queue_channel(), plan_,
-                                        Feed::after(plan_, skipped));
-    run.in_loop = true;
+    run.data().open(plan_, drawn_);
   }
 
   ~TrainingLoop() override {
     if (ended_) return;
-    run_.take_back();
     if (std::uncaught_exceptions() > exceptions_) {
-      leave();
+      run_.data().end_loop();
+      run_.data().leave();
       return;
     }
     try {
@@ -115,7 +109,8 @@ class TrainingLoop final : public ShareLoop::Impl {
         continue;
       }
       value = loads_.take(own, upcoming());
-      run_.hand_out(std::ssize(own));
+      run_.expect(std::ssize(own));
+      run_.data().hand_out(std::ssize(own));
       ++shown_.batches;
       shown_samples_ += std::ssize(own);
       facts.indices.assign(own.begin(), own.end());
@@ -139,10 +134,10 @@ class TrainingLoop final : public ShareLoop::Impl {
   }
 
   void draw_ahead() {
-    while (!exhausted_ && run_.feed && std::ssize(steps_) <= loads_.ahead()) {
+    while (!exhausted_ && run_.data().feed() && std::ssize(steps_) <= loads_.ahead()) {
       const std::int64_t left = plan_.total - drawn_;
       if (plan_.draw == Draw::together && left == 0) return;
-      Feed::Step step = run_.feed->next(left);
+      Feed::Step step = run_.data().feed()->next(left);
       drawn_ += std::ssize(step.indices);
       exhausted_ = step.indices.empty();
       if (!exhausted_) steps_.push_back(std::move(step));
@@ -159,14 +154,14 @@ class TrainingLoop final : public ShareLoop::Impl {
 
   // A batch that the loop's body has left out: in lockstep the others wait for this worker's step.
   void settle_last() {
-    if (!run_.handed_out()) {
+    if (!run_.data().handed_out()) {
       shown_.steps += shown_.batches > 0 ? 1 : 0;
       return;
     }
     if (run_.in_step())
       throw ConfigError(
           "a loop over share() computed gradients and went on to the next batch without step()");
-    run_.take_back();
+    run_.data().take_back();
     if (plan_.draw != Draw::together) return;
     run_.expect(0);
     run_.step(0);
@@ -179,8 +174,7 @@ class TrainingLoop final : public ShareLoop::Impl {
   // where they are, since a worker may have come to another flush().
   void end(bool broken_off) {
     ended_ = true;
-    run_.in_loop = false;
-    run_.take_back();
+    run_.data().end_loop();
     loads_.stop();
     const Workers::Calls::Scope call(run_.calls(), "the end of a loop over run.share()");
     LoopEnd all;
@@ -188,11 +182,10 @@ class TrainingLoop final : public ShareLoop::Impl {
       run_.flush();
       all = ends_of_all(broken_off);
     } catch (...) {
-      if (run_.feed) run_.feed->leave();
+      run_.data().leave();
       throw;
     }
-    if (run_.feed) run_.feed->close();
-    run_.feed.reset();
+    run_.data().close();
     if (all.batches > 0 && all.steps == 0 && all.broken_off == 0)
       throw ConfigError(
           "the body of a loop over share() made no step on any worker; expected one step() for "
@@ -212,11 +205,6 @@ class TrainingLoop final : public ShareLoop::Impl {
       all.broken_off += theirs.broken_off;
     }
     return all;
-  }
-
-  void leave() {
-    run_.in_loop = false;
-    if (run_.feed) run_.feed->leave();
   }
 
   Distributed::Impl& run_;
@@ -274,66 +262,6 @@ std::shared_ptr<void> BatchLoads::take(const Indices& own, std::span<const Indic
 std::unique_ptr<ShareLoop::Impl> training_loop(Distributed::Impl& run, std::int64_t dataset_size,
                                                const ShareOptions& options, ShareLoop::Load load) {
   return std::make_unique<TrainingLoop>(run, dataset_size, options, std::move(load));
-}
-
-void Distributed::Impl::hand_out(std::int64_t samples) {
-  expect(samples);
-  handed_out_ = samples;
-}
-
-void Distributed::Impl::step_handed_out() {
-  if (!handed_out())
-    throw ConfigError(
-        "step() without a number of samples: expected a loop over share(), and one step() for each "
-        "of its batches");
-  step(handed_out_);
-}
-
-std::int64_t Distributed::Impl::number_epochs(const ShareOptions& options) {
-  const std::int64_t first = options.first_epoch.value_or(next_epoch_);
-  next_epoch_ = first + options.epochs;
-  return first;
-}
-
-std::int64_t Distributed::Impl::pass_over(std::int64_t samples) {
-  if (resumed_ < 0) resumed_ = worker_.progress.samples;
-  const std::int64_t passed = std::min(resumed_, samples);
-  resumed_ -= passed;
-  if (passed == samples && passed > 0) say_that_a_loop_was_passed_over();
-  return passed;
-}
-
-std::int64_t Distributed::Impl::pass_over_epochs(std::int64_t dataset_size,
-                                                 const ShareOptions& options) {
-  if (resumed_ < 0) resumed_ = worker_.progress.samples;
-  if (resumed_ == 0) return 0;
-  const std::int64_t samples = options.epochs * dataset_size;
-  const std::int64_t into =
-      std::max<std::int64_t>(0, worker_.progress.samples - *options.first_epoch * dataset_size);
-  resumed_ = std::max<std::int64_t>(0, into - samples);
-  return std::min(into, samples);
-}
-
-// Which is right where the program's loops begin with the run's first, and else a surprise.
-void Distributed::Impl::say_that_a_loop_was_passed_over() {
-  if (std::exchange(said_passed_over_, true)) return;
-  if (world_.rank() == world_.impl().leader())
-    fmt::print(
-        stderr,
-        "skein: a loop over share() is passed over: the run was resumed after all of its "
-        "samples. One that begins with a later epoch says so by ShareOptions::first_epoch\n");
-}
-
-// A step begins: what was handed out is used, and nothing can be resumed any more.
-void Distributed::Impl::note_step() {
-  take_back();
-  resumed_ = 0;
-  if (stop_requested()) worker_.wants_to_stop = true;
-}
-
-bool Distributed::Impl::stopping() {
-  stop_on_signals();
-  return worker_.all_stop;
 }
 
 ShareLoop::ShareLoop(Distributed& run, std::int64_t dataset_size, const ShareOptions& options,

@@ -58,7 +58,7 @@ void Distributed::Impl::check_has_gradients(std::int64_t samples) const {
 }
 
 void Distributed::Impl::check_not_evaluating(const char* call) const {
-  if (evaluating_)
+  if (averages_.evaluating())
     throw ConfigError(fmt::format(
         "{} came inside evaluate(), whose model is lent: call it when evaluate() has ended", call));
 }
@@ -72,6 +72,13 @@ void Distributed::Impl::check_usable() const {
         fmt::format("this worker has told the others that it ends: {}; expected no more "
                     "calls of its runs",
                     world.failed()));
+}
+
+void Distributed::Impl::check_between_steps(const char* what) const {
+  check_usable();
+  if (begun_)
+    throw ConfigError(
+        fmt::format("{} came between backward() and step(): expected it between steps", what));
 }
 
 void Distributed::Impl::before_update(std::function<void(AveragedGradients&)> change) {

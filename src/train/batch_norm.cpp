@@ -77,7 +77,7 @@ std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, con
     if (number++ >= run.world().rank() * how.batches)
       model.forward(compute.upload().bring(train.get(indices)).data);
   }
-  return run.averaged_buffers();
+  return run.averages().buffers();
 }
 
 }  // namespace skein

@@ -20,8 +20,7 @@ std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const C
   World& world = run.world();
   world.impl().board().set_phase(Phase::evaluating);
   run.settle();
-  const LentParameters mean(run);
-  const LentBuffers lent(run.binding(), buffers());
+  const LentModel lent(run, Weights::trained, buffers);
   const torch::NoGradGuard no_grad;
   model.eval();
   const Share share = share_among_present(world, test.size());

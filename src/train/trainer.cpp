@@ -416,7 +416,7 @@ bool Trainer::run() {
       last_update = figures_.training;
       ++figures_.iterations;
       log_step();
-      if (options_.verify) run_->impl().verify_replicas();
+      if (options_.verify) run_->impl().replicas().verify();
     }
     reached = evaluate_and_save();
     if (updated && smooth_loss_ >= 0) bar_.update(progress());
@@ -578,14 +578,14 @@ void Trainer::catch_up() {
 
 // As an evaluation and the final model need them; with replicas that are equal.
 std::vector<NamedTensor> Trainer::buffers_now() {
-  if (options_.bn_recompute == 0) return run_->impl().averaged_buffers();
+  if (options_.bn_recompute == 0) return run_->impl().averages().buffers();
   return fresh_buffers(run_->impl(), *model_, compute_, *data_.train,
                        {options_.bn_recompute, options_.batch, options_.seed});
 }
 
 void Trainer::save_model() {
   run_->flush();
-  const auto tensors = run_->impl().tensors_to_save(buffers_now());
+  const auto tensors = run_->impl().averages().tensors_to_save(buffers_now());
   world_.impl().write_once(
       [&] { write_safetensors(options_.out + "/model.safetensors", tensors); });
 }
@@ -682,7 +682,7 @@ void Trainer::report(bool finished) {
     json["version"] = options_.version;
     json["seed"] = options_.seed;
     json["config"] = nlohmann::json::parse(options_.config_json);
-    json["figures"]["reordered"] = run.reordered();
+    json["figures"]["reordered"] = run.binding().reordered();
     write_whole(options_.json, json.dump(2) + "\n");
   }
 }

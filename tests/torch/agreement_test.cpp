@@ -31,7 +31,7 @@ void expect_difference(const std::function<Distributed(World&, bool odd)>& start
     Distributed run = distribute(world, *net, sgd(0.1));
     net->forward(torch::ones({2, 4})).sum().backward();
     run.step(2);
-    run.impl().verify_replicas();
+    run.impl().replicas().verify();
   });
 }
 
@@ -159,7 +159,7 @@ TEST(Agreement, ADistributedKeepsItsWorld) {
     step();
     { const World gone = std::move(moved); }
     step();
-    run->impl().verify_replicas();
+    run->impl().replicas().verify();
     run->impl().world().barrier();
     run.reset();
   });
@@ -180,7 +180,7 @@ TEST(Agreement, BuffersKeepTheirPrecision) {
       Distributed run = distribute(world, net, sgd(0.1));
       const double third = 1.0 / 3, large = 123456789.123456789;
       net.exact.copy_(torch::tensor({third + world.rank(), large, -1e-300}, torch::kFloat64));
-      for (const NamedTensor& each : run.impl().averaged_buffers()) {
+      for (const NamedTensor& each : run.impl().averages().buffers()) {
         if (each.name == "half") {
           EXPECT_TRUE(torch::equal(each.tensor, net.half));
           continue;

@@ -47,7 +47,8 @@ TEST_P(BetweenSteps, AStepInWhichNobodyHasSamplesIsNoUpdate) {
         run.step(kBatch);
       }
       run.flush();
-      const auto before = flat_parameters(*net), average = flat(run.impl().ema()->values());
+      const auto before = flat_parameters(*net),
+                 average = flat(run.impl().averages().ema()->values());
       const std::int64_t steps = run.steps(), samples = run.samples();
       int asked = 0;
       run.before_update([&](AveragedGradients&) { ++asked; });
@@ -61,7 +62,7 @@ TEST_P(BetweenSteps, AStepInWhichNobodyHasSamplesIsNoUpdate) {
       // Workers of gossip and acid go on averaging, which rounds.
       const double rounding = name == "gossip" || name == "acid" ? 1e-6 : 0;
       EXPECT_TRUE(torch::allclose(flat_parameters(*net), before, rounding, rounding));
-      EXPECT_TRUE(torch::equal(flat(run.impl().ema()->values()), average));
+      EXPECT_TRUE(torch::equal(flat(run.impl().averages().ema()->values()), average));
       EXPECT_EQ(run.steps(), steps);
       EXPECT_EQ(run.samples(), samples);
       EXPECT_EQ(asked, 0);

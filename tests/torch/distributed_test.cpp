@@ -124,7 +124,7 @@ TEST(Distributed, ParametersWithoutGradientOnSomeOrAllRanksAreZeroGradients) {
           .mean()
           .backward();
       run.step(rows[rank]);
-      run.impl().verify_replicas();
+      run.impl().replicas().verify();
       optimizer.zero_grad();
       for (auto& each : trained)
         if (!each.grad().defined()) each.mutable_grad() = torch::zeros_like(each);
@@ -149,7 +149,7 @@ TEST(Distributed, StartsFromRank0WithBuffersAndFrozenParameters) {
     Branchy model;
     model->norm->running_mean.fill_(world.rank() + 1);
     Distributed run = distribute(world, *model, sgd(0.1));
-    run.impl().verify_replicas();
+    run.impl().replicas().verify();
     torch::manual_seed(5);
     Branchy rank_0;
     EXPECT_TRUE(torch::equal(model->frozen, rank_0->frozen));

@@ -200,7 +200,7 @@ TEST(EvaluateApart, TheMovingAverageIsThatOfEveryUpdateHoweverManyStepsAWorkerMa
       });
       run.flush();
       std::vector<torch::Tensor> flat;
-      for (const NamedTensor& each : run.impl().ema()->values())
+      for (const NamedTensor& each : run.impl().averages().ema()->values())
         flat.push_back(each.tensor.reshape({-1}));
       const torch::Tensor average = torch::cat(flat);
       EXPECT_TRUE(same_on_all(world, flat_parameters(*net))) << strategy;

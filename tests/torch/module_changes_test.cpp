@@ -12,7 +12,7 @@
 #include "strategy/registry.h"
 #include "test_net.h"
 #include "torch/distributed_impl.h"
-#include "torch/replica_digest.h"
+#include "torch/replicas.h"
 
 namespace skein::module_changes_test {
 namespace {

@@ -186,7 +186,7 @@ torch::Tensor all_at_once(World& world, const OptimizerSpec& optimizer, const ch
     scheduler.step();
   }
   run.flush();
-  run.impl().verify_replicas();
+  run.impl().replicas().verify();
   return flat_parameters(*net);
 }
 
@@ -336,14 +336,14 @@ TEST_P(Freezing, CountsOfUpdatesComeBack) {
     run.unfreeze(named("conv.*"));
     train(net, run, 0, 2);
     run.save_checkpoint(folder, {}, {.wait = true});
-    const auto missed = run.impl().missed_updates();
+    const auto missed = run.impl().settings().missed();
     EXPECT_EQ(std::ranges::count(missed, 0), std::ssize(missed) - 3)
         << "words and conv missed some";
     EXPECT_EQ(*std::ranges::max_element(missed), run.steps()) << "words missed all";
     Distributed resumed = distribute(world, *other, recipe, strategy());
     ASSERT_TRUE(resumed.resume(folder));
     EXPECT_EQ(resumed.steps(), run.steps());
-    EXPECT_EQ(resumed.impl().missed_updates(), missed);
+    EXPECT_EQ(resumed.impl().settings().missed(), missed);
 
     // As version 0.1 has saved it: without checksums, too.
     world.barrier("all have resumed");
@@ -363,7 +363,7 @@ TEST_P(Freezing, CountsOfUpdatesComeBack) {
     world.barrier("it is an old one");
     Distributed from_old = distribute(world, *old, recipe, strategy());
     ASSERT_TRUE(from_old.resume(folder));
-    const auto old_missed = from_old.impl().missed_updates();
+    const auto old_missed = from_old.impl().settings().missed();
     EXPECT_EQ(*std::ranges::max_element(old_missed), run.steps());
     train(old, from_old, 0, 2);
     from_old.flush();
@@ -409,7 +409,7 @@ TEST(Freezing, GoesOnBitForBitAfterAResume) {
     EveryLayer net = fresh_net();
     Distributed run = distribute(world, *net, adamw(0.01).group(group("words.*").frozen()));
     ASSERT_TRUE(run.resume(folder));
-    const auto missed = run.impl().missed_updates();
+    const auto missed = run.impl().settings().missed();
     EXPECT_EQ(std::ranges::count(missed, 7), 1) << "words";
     EXPECT_EQ(std::ranges::count(missed, 3), 2) << "conv";
   });
@@ -514,13 +514,13 @@ TEST(ParameterGroups, SettingsComeBack) {
     run.unfreeze(named("words.*"));
     run.freeze(named("conv.*"));
     Distributed resumed = distribute(world, *other, spec);
-    resumed.impl().restore_settings(run.impl().settings(), 0);
-    EXPECT_EQ(resumed.impl().settings(), run.impl().settings());
+    resumed.impl().settings().restore(run.impl().settings().text(), 0);
+    EXPECT_EQ(resumed.impl().settings().text(), run.impl().settings().text());
     EXPECT_EQ(resumed.learning_rate(), 0.3);
     EXPECT_EQ(resumed.optimizer().param_groups()[1].options().get_lr(), 0.9);
     EXPECT_TRUE(other->words->weight.requires_grad());
     EXPECT_FALSE(other->conv->weight.requires_grad());
-    EXPECT_THROW(resumed.impl().restore_settings({{"learning rate", "fast"}}, 0), ConfigError);
+    EXPECT_THROW(resumed.impl().settings().restore({{"learning rate", "fast"}}, 0), ConfigError);
   });
 }
 

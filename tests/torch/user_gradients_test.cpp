@@ -335,7 +335,7 @@ TEST_P(Skipping, ABadBatchOfOneWorkerLeavesNoTraceOnAny) {
       run.flush();
       EXPECT_EQ(run.steps(), 5);
       EXPECT_EQ(run.samples(), bad ? 72 : 60);
-      run.impl().verify_replicas();
+      run.impl().replicas().verify();
       return flat_parameters(*net);
     };
     const auto without = train(false);

@@ -324,12 +324,12 @@ TEST(AbsLookahead, ShowsTheModelAndNotWhereForwardReadsIt) {
         run.evaluate([&] { judged = test::flat_parameters(*job.net); });
         EXPECT_TRUE(test::same_on_all(world, judged));
         EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
-        run.impl().verify_replicas();
+        run.impl().replicas().verify();
       }
       EXPECT_TRUE(differed);
       run.flush();
       EXPECT_TRUE(test::same_on_all(world, test::flat_parameters(*job.net)));
-      for (const NamedTensor& each : run.impl().averaged_ema())
+      for (const NamedTensor& each : run.impl().averages().ema_values())
         EXPECT_TRUE(test::same_on_all(world, each.tensor)) << each.name;
       EXPECT_LT(job.evaluated(), before);
     });

@@ -113,7 +113,7 @@ TEST_P(EveryStrategyOnGpu, FourWorkersOfOneGpuLearn) {
     const double after = loss_of(net);
     if (!(after < 0.5 * before))
       throw Error("loss " + std::to_string(before) + " became " + std::to_string(after));
-    if (run.impl().strategy().equal_replicas()) run.impl().verify_replicas();
+    if (run.impl().strategy().equal_replicas()) run.impl().replicas().verify();
     const auto losses = world.gather({after});
     for (const auto& each : losses)
       if (std::abs(each[0] - after) > 1e-6) throw Error("models differ after flush()");
@@ -139,7 +139,7 @@ TEST_F(TorchOnGpu, DearHasTheBitsOfAllreduce) {
       dear_run.flush();
       expect_close(one, other, 0);
     }
-    dear_run.impl().verify_replicas();
+    dear_run.impl().replicas().verify();
   });
 }
 
@@ -160,7 +160,7 @@ TEST_F(TorchOnGpu, TheUserMayClipAndUseTorchsOptimizers) {
       torch::nn::utils::clip_grad_norm_(net->parameters(), 1.0);
       run.step(32);
     }
-    run.impl().verify_replicas();
+    run.impl().replicas().verify();
     run.flush();
     if (!(loss_of(net) < 0.5 * before)) throw Error("nothing was learnt");
   });

@@ -159,7 +159,7 @@ void abs_without_delay(Trial& trial) {
           .backward();
       run.step(rows);
     }
-    run.impl().verify_replicas();
+    run.impl().replicas().verify();
     std::vector<torch::Tensor> flat;
     for (const auto& each : net->parameters()) flat.push_back(each.detach().reshape({-1}));
     ends.push_back(torch::cat(flat).clone());

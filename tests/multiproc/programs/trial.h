@@ -63,7 +63,7 @@ struct Trial {
 
   // Sees the final parameters, which are the same on all workers.
   void finish(Distributed& run) {
-    run.impl().verify_replicas();
+    run.impl().replicas().verify();
     run.flush();
     const std::size_t before = seen.size();
     for (const torch::Tensor& each : run.impl().module().parameters()) see(each);
@@ -74,7 +74,7 @@ struct Trial {
     state = world.sum(own);
     plane = static_cast<double>(run.impl().binding().arena().size());
     buckets = run.impl().strategy().plan().count();
-    reordered = run.impl().reordered();
+    reordered = run.impl().binding().reordered();
   }
 };
 

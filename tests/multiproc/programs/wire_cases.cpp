@@ -21,7 +21,7 @@ void half_evaluated(Trial& trial) {
     some_steps(trial, net, run, step, step + 1);
     if (step % 3 == 0) run.flush();
     if (step % 3 == 1) run.save(trial.folder + "/half_evaluated." + trial.strategy.name);
-    if (step % 3 == 2) run.impl().verify_replicas();
+    if (step % 3 == 2) run.impl().replicas().verify();
     const torch::NoGradGuard no_grad;
     trial.see(net(trial.inputs(50)));
   }
