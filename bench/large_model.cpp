@@ -22,6 +22,7 @@
 #include "optimize/sgd.h"
 #include "runtime/world_impl.h"
 #include "skein/error.h"
+#include "strategy/driver.h"
 #include "strategy/registry.h"
 
 namespace {
@@ -53,28 +54,41 @@ std::pair<std::string, StrategyOptions> parse(const std::string& text) {
           {{text.substr(colon + 1, equals - colon - 1), text.substr(equals + 1)}}};
 }
 
+// Computes on the host, beside the courier.
+class HostProgram final : public Program {
+ public:
+  explicit HostProgram(Courier& courier) : courier_(courier) {}
+  void post(std::function<void()> action) override { courier_.post(std::move(action)); }
+  void with_loop(const std::function<void()>& action) override { courier_.with_loop(action); }
+
+ private:
+  Courier& courier_;
+};
+
 Trained train(Fabric& fabric, Courier& courier, const std::string& name, std::size_t parameters) {
   const std::vector<Arena::Parameter> layers(kLayers, {"layer", parameters / kLayers});
   Arena arena(layers, [&](std::size_t count) { return fabric.allocate(count); });
   Sgd optimizer(arena.size(), SgdOptions{});
-  NoTrace trace;
-  Worker worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 60s, 0);
+  WorkerTime time;
+  Worker worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), time, 60s, 0);
   const auto [kind, options] = parse(name);
   const auto strategy = make_strategy(kind, options, worker);
+  HostProgram program(courier);
+  Driver driver(worker, *strategy, time, program);
   fill(arena.parameters(), 1);
   Trained trained;
   for (int step = 0; step < 2; ++step) {
     const auto begin = std::chrono::steady_clock::now();
+    driver.expect(8);
     for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      courier.wait(strategy->need(bucket));
-    courier.wait(strategy->expect(8));
-    courier.wait(strategy->begin_step(8));
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket) {
-      fill(arena.gradients().at(strategy->plan().range(bucket)), 1);
-      courier.post([&strategy, bucket] { strategy->gradient_ready(bucket); });
+      courier.wait(driver.need(bucket));
+    courier.wait(driver.begin());
+    for (int slot = static_cast<int>(kLayers); slot-- > 0;) {
+      fill(arena.gradients().at(arena.slots()[static_cast<std::size_t>(slot)].range), 1);
+      driver.gradient(slot);
     }
-    courier.wait(strategy->end_step(8));
-    courier.wait(strategy->flush());
+    courier.wait(driver.end(8));
+    courier.wait(driver.flush());
     trained.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }

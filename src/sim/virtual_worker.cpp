@@ -41,6 +41,7 @@ VirtualWorker::VirtualWorker(Cluster& cluster, int rank, const Scenario& scenari
       worker_(cluster.fabric(rank), replica.arena(), *optimizer_, scenario.learning_rate, time_,
               scenario.patience, scenario.clip, scenario.seed),
       strategy_(make_strategy(worker_)),
+      driver_(worker_, *strategy_, time_, program_),
       compute_(scenario.profile, replica.arena()),
       pace_(scenario.speed(rank), scenario.jitter, scenario.slowdowns,
             Rng(scenario.seed).split(0x70616365).split(static_cast<std::uint64_t>(rank))) {
@@ -117,7 +118,7 @@ Task<> VirtualWorker::train() {
                              static_cast<std::uint64_t>(worker_.progress.samples));
     listener_.stepped(rank_);
   }
-  co_await strategy_->flush();
+  co_await driver_.flush();
 }
 
 // How many samples this worker computes in the coming step.
@@ -132,10 +133,8 @@ std::int64_t VirtualWorker::step_samples() {
 
 Task<> VirtualWorker::step() {
   const std::int64_t samples = step_samples();
-  co_await strategy_->expect(samples);
+  driver_.expect(samples);
   pieces_ = compute_.by_bucket(strategy_->plan());
-  bool begun = false;
-  const Time begin = now();
   const Duration waiting = time_.waiting(), updating = time_.updating();
   const auto parts = even_shares(samples, scenario_.accumulate);
   const auto passes = std::max<std::size_t>(
@@ -145,26 +144,16 @@ Task<> VirtualWorker::step() {
     const double factor = pace_.next_factor(now()) * static_cast<double>(parts[pass]) /
                           static_cast<double>(scenario_.profile.batch);
     co_await forward(factor, pass == 0);
-    if (!std::exchange(begun, true)) co_await waiting_for("begin", strategy_->begin_step(samples));
+    co_await driver_.begin();
     // Samples are drawn, and weigh, once a step: the mean over all passes is what counts.
     if (pass == 0) replica_.gradient(samples);
     co_await backward(factor, pass + 1 == passes);
     ++figures_.micro_batches;
   }
-  if (!begun) co_await waiting_for("begin", strategy_->begin_step(samples));
-  const Duration waited = time_.waiting() - waiting + time_.updating() - updating;
-  worker_.meters.computed(now() - begin - waited, samples);
-  co_await waiting_for("step", strategy_->end_step(samples));
-  worker_.fabric().progressed();
+  co_await driver_.end(samples);
   figures_.exposed += time_.waiting() - waiting;
   figures_.busy += time_.updating() - updating;
   figures_.samples += samples;
-}
-
-Task<> VirtualWorker::waiting_for(const char* what, Task<> task) {
-  const Time begin = now();
-  co_await task;
-  time_.span(Lane::wait, what, begin, now());
 }
 
 // Bucket 0 holds the last layers.
@@ -174,7 +163,7 @@ Task<> VirtualWorker::forward(double factor, bool first_pass) {
   for (std::size_t bucket = pieces_.size(); bucket-- > 0;) {
     if (first_pass && strategy_->waits_for_reads()) {
       co_await compute(std::exchange(work, Duration(0)));
-      co_await waiting_for("read", strategy_->need(static_cast<int>(bucket)));
+      co_await driver_.need(static_cast<int>(bucket));
     }
     work += scaled(pieces_[bucket].forward, factor);
   }
@@ -189,8 +178,7 @@ Task<> VirtualWorker::backward(double factor, bool last_pass) {
     work += scaled(pieces_[bucket].backward, factor);
     if (!last_pass) continue;
     co_await compute(std::exchange(work, Duration(0)));
-    worker_.fabric().progressed();
-    strategy_->gradient_ready(static_cast<int>(bucket));
+    driver_.bucket_ready(static_cast<int>(bucket));
   }
   co_await compute(work + scaled(compute_.backward_tail(), factor));
   time_.span(Lane::backward, "backward", begin, now());

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/worker_time.h"
 #include "emulate/pace.h"
 #include "sim/cluster.h"
 #include "sim/compute.h"
 #include "sim/objective.h"
 #include "sim/scenario.h"
+#include "strategy/driver.h"
 #include "strategy/registry.h"
 
 namespace skein::sim {
@@ -75,7 +75,6 @@ class VirtualWorker {
   Task<> forward(double factor, bool first_pass);
   Task<> backward(double factor, bool last_pass);
   Task<> compute(Duration work);
-  Task<> waiting_for(const char* what, Task<> task);
   void end(const Outcome& outcome);
 
   Time now() const { return cluster_.engine().now(); }
@@ -89,6 +88,8 @@ class VirtualWorker {
   std::unique_ptr<Optimizer> optimizer_;
   Worker worker_;
   std::unique_ptr<Strategy> strategy_;
+  Program program_;
+  Driver driver_;
   ComputePlan compute_;
   std::vector<ComputePlan::Piece> pieces_;  // of this step, by bucket
   Pace pace_;

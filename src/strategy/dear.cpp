@@ -68,6 +68,7 @@ Dear::Dear(Worker& worker, const Options& options)
         "strategy dear: the optimizer looks at tensors as wholes (skein::PerTensor), but a worker "
         "of dear updates a part of the model that is cut within tensors; expected an elementwise "
         "optimizer or another strategy: allreduce makes the same updates");
+  behaviour_.waits_for_reads = worker.size() > 1;
   if (options.tune && worker.size() > 1 && worker.rank() == 0)
     tuner_.emplace(bucket_bytes_, kTunerSeed);
   own_shards();
@@ -269,11 +270,12 @@ void Dear::failed() {
 }
 
 // The operations that bring the bucket end by themselves, well or not.
-Task<> Dear::need(int bucket) {
+Task<Mark> Dear::need(int bucket) {
   while (pending_[static_cast<std::size_t>(bucket)] > 0) {
     if (error_) std::rethrow_exception(error_);
     co_await changed_.wait();
   }
+  co_return there_[static_cast<std::size_t>(bucket)];
 }
 
 Task<> Dear::all_arrived() {

@@ -40,13 +40,11 @@ class Dear final : public Synchronous {
 
   Dear(Worker& worker, const Options& options);
 
-  Task<> need(int bucket) override;
-  Mark there(int bucket) const override { return there_[static_cast<std::size_t>(bucket)]; }
+  Task<Mark> need(int bucket) override;
   Task<> begin_step(std::int64_t samples) override;
   Task<> flush() override;
   void after_flush() override;
   void arena_changed() override;
-  bool waits_for_reads() const override { return worker_.size() > 1; }
   nlohmann::json figures() const override;
   std::string summary() const override;
   Task<> stream_state(int to, const TakeState& take) override;

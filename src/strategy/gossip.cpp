@@ -73,11 +73,6 @@ void Gossip::wake() {
   peers_->changed.notify_all();
 }
 
-Task<> Gossip::expect(std::int64_t) {
-  wake();
-  co_return;
-}
-
 Task<> Gossip::begin_step(std::int64_t) {
   if (settled_) wake();
   co_return;

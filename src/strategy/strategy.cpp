@@ -17,8 +17,7 @@ std::vector<std::int64_t> Strategy::split(std::int64_t samples) {
 nlohmann::json Strategy::figures() const { return nlohmann::json::object(); }
 nlohmann::json Strategy::step_figures() const { return nlohmann::json::object(); }
 
-Task<> Strategy::expect(std::int64_t) { co_return; }
-Task<> Strategy::need(int) { co_return; }
+Task<Mark> Strategy::need(int) { co_return nullptr; }
 Task<> Strategy::flush() { co_return; }
 void Strategy::refuse_flush_within_step() {
   throw ConfigError(

@@ -1,9 +1,8 @@
 // How the workers of a run turn their gradients into one model.
 //
-// A driver (the trainer of a real run, or the virtual cluster) calls, for every step and in this
-// order: expect, need for each bucket before forward reads it, begin_step when backward begins,
-// gradient_ready for each bucket during backward, end_step. Only the driver's loop calls a
-// strategy, so it needs no locks.
+// A Driver calls, for every step and in this order: expect, need for each bucket before forward
+// reads it, begin_step when backward begins, gradient_ready for each bucket during backward,
+// end_step. Only the driver's loop calls a strategy, so it needs no locks.
 #pragma once
 
 #include <cstdint>
@@ -83,21 +82,26 @@ class Strategy {
   // asked in lockstep.
   virtual std::vector<std::int64_t> split(std::int64_t samples);
 
-  // The coming step will have that many samples. Called before any of its gradients are there, by
-  // a driver that knows.
-  virtual Task<> expect(std::int64_t samples);
+  // The coming step will have that many samples. Called before any of its gradients are there,
+  // where that is known. Never waits.
+  virtual void expect(std::int64_t /*samples*/) {}
 
   // The backward of a step begins, in which this rank will compute `samples` samples: kUnknown if
   // nobody can say yet, then nothing is sent before end_step.
   virtual Task<> begin_step(std::int64_t samples) = 0;
 
-  // Ends when forward may read the bucket's parameters; on a device, behind there(bucket).
-  virtual Task<> need(int bucket);
-  virtual Mark there(int /*bucket*/) const { return nullptr; }
+  // Ends when forward may read the bucket's parameters; on a device, behind the mark.
+  virtual Task<Mark> need(int bucket);
+
+  // Whether need() can wait: only then reads of parameters are watched.
+  bool waits_for_reads() const { return behaviour_.waits_for_reads; }
 
   // Whether gradients may be on their way to others before end_step, so that nobody may touch them
-  // any more. A driver that does not report buckets keeps them here until then.
-  virtual bool sends_in_backward() const { return false; }
+  // any more. Buckets that are not reported stay here until then.
+  bool sends_in_backward() const { return behaviour_.sends_in_backward; }
+
+  // Whether the arena should be laid out, once, in the order in which forward reads it.
+  bool wants_order_of_reads() const { return behaviour_.wants_order_of_reads; }
 
   // The bucket's gradients of this step are complete. Starts what is to be started; never waits.
   virtual void gradient_ready(int bucket) = 0;
@@ -121,8 +125,8 @@ class Strategy {
   virtual Task<> settle();
 
   // Training goes on after flush(), before the next forward: the parameters become again what they
-  // would be without it. Drivers that know the moment call it; else the next step is computed at
-  // the flushed model.
+  // would be without it. Called where the moment is known; else the next step is computed at the
+  // flushed model.
   virtual void after_flush() {}
 
   // Copies this worker's model, as it is now, where that is not the arena's parameters; else
@@ -148,9 +152,6 @@ class Strategy {
   // What a strategy does besides, from the start of a run to its end.
   virtual Task<> background();
 
-  // Whether the arena should be laid out, once, in the order in which forward reads it.
-  virtual bool wants_order_of_reads() const { return false; }
-
   // Whether all workers made the last step themselves, and none while it waits in flush(): the same
   // on all that made it.
   virtual bool all_made_the_last_step() const { return true; }
@@ -165,9 +166,6 @@ class Strategy {
   // it, after arena_changed(). Nobody holds more than its own part and a few messages.
   virtual Task<> take_over_state(Optimizer& from, const BucketPlan& before,
                                  const std::vector<Placed>& placed);
-
-  // Whether need() can wait: only then the driver watches reads of parameters.
-  virtual bool waits_for_reads() const { return false; }
 
   // Figures of this strategy's own on this worker, for reports: of the whole run, and of the last
   // step. JSON objects.
@@ -184,7 +182,13 @@ class Strategy {
   // Makes `values` their mean over the workers, where each has state of its own.
   virtual Task<> average(Span values);
 
+  // What does not change during a run: the constructor sets what is true of it.
+  struct Behaviour {
+    bool waits_for_reads = false, sends_in_backward = false, wants_order_of_reads = false;
+  };
+
   Worker& worker_;
+  Behaviour behaviour_;
 
  private:
   const StrategyTraits& traits_;

@@ -44,7 +44,10 @@ Synchronous::Synchronous(Worker& worker, const StrategyTraits& traits, const Opt
     : Strategy(worker, traits),
       options_(options),
       plan_(worker.arena(), options_.fusion),
-      table_(worker, worker.channel(kTable), options_.balance) {}
+      table_(worker, worker.channel(kTable), options_.balance) {
+  behaviour_.sends_in_backward = options_.overlap && worker.size() > 1;
+  behaviour_.wants_order_of_reads = options_.reorder && worker.size() > 1;
+}
 
 std::vector<std::int64_t> Synchronous::split(std::int64_t samples) {
   const auto& speeds = table_.speeds();

@@ -30,13 +30,11 @@ class Synchronous : public Strategy {
   const BucketPlan& plan() const override { return plan_; }
   std::vector<std::int64_t> split(std::int64_t samples) override;
   Task<> begin_step(std::int64_t samples) override;
-  bool sends_in_backward() const override { return options_.overlap && worker_.size() > 1; }
   void gradient_ready(int bucket) override;
   Task<> end_step(std::int64_t samples) final;
 
   // Checks that the last step was announced rightly, too.
   Task<> flush() override;
-  bool wants_order_of_reads() const override { return options_.reorder && worker_.size() > 1; }
   bool all_made_the_last_step() const override { return !table_.any_waits(); }
   void arena_changed() override { plan_ = BucketPlan(worker_.arena(), options_.fusion); }
 

@@ -53,9 +53,9 @@ Distributed::Impl::Impl(World& world, torch::nn::Module& module, const Optimizer
               time_, world.impl().options().patience, recipe.clip_, strategy.seed_, channels),
       settings_(groups_, binding_, recipe, *optimizer_, worker_, courier()),
       strategy_(make_strategy(strategy.name, strategy.options, worker_)),
-      source_(binding_, worker_, courier(), stream_),
-      user_(world.impl().loop()),
-      gradients_(binding_),
+      before_update_(binding_, worker_, courier(), stream_),
+      program_(binding_, stream_, courier(), worker_, [this](int slot) { driver_.touched(slot); }),
+      driver_(worker_, *strategy_, time_, program_),
       spec_(strategy) {
   install_hooks();
 }
@@ -86,7 +86,7 @@ void Distributed::Impl::start() {
   courier().with_loop([this] {
     background_ = ScopedJob(world_.impl().loop().spawn_background(strategy_->background()));
   });
-  begin_computing();
+  driver_.start_computing();
 }
 
 // Anew when slots have new numbers.
@@ -122,8 +122,8 @@ void Distributed::Impl::flush_last_step() noexcept {
 
 void Distributed::Impl::start_from_rank_0() {
   const torch::NoGradGuard no_grad;
-  wait_in_order(fabric().broadcast(World::Impl::kOwnChannel, binding_.arena().parameters(), 0,
-                                   world_.impl().limit()));
+  wait(driver_.between_steps(fabric().broadcast(
+      World::Impl::kOwnChannel, binding_.arena().parameters(), 0, world_.impl().limit())));
   for (const auto* tensors :
        {&binding_.float_buffers(), &binding_.integer_buffers(), &binding_.frozen_parameters()})
     for (const NamedTensor& each : *tensors) broadcast(each.tensor);
@@ -140,42 +140,41 @@ void Distributed::Impl::broadcast(const torch::Tensor& tensor) {
 void Distributed::Impl::expect(std::int64_t samples) {
   if (samples < 0)
     throw ConfigError(fmt::format("expect({}): expected 0 samples or more", samples));
-  if (begun_)
+  if (driver_.begun())
     throw ConfigError(
         "expect() came after the first gradient of its step: call it before backward()");
-  after_flush();
-  expected_ = samples;
-  if (!strategy_->lockstep()) {
-    courier().wait(in_order(strategy_->expect(samples)));
-    follow();
+  driver_.expect(samples);
+}
+
+// Says, when another worker is waited for in vain, what that one is in instead.
+void Distributed::Impl::wait(Task<> task, bool may_ask) {
+  task = calls().inside("run.step()", std::move(task));
+  const auto abandoned = [this] {
+    broken_ =
+        "an earlier step failed in before_update() or while it waited: make a new Distributed";
+  };
+  try {
+    may_ask ? before_update_.wait(std::move(task), abandoned) : courier().wait(std::move(task));
+  } catch (const TooLate& late) {
+    throw calls().explain("run.step()", late);
   }
-  begin_computing();
+  driver_.follow();
 }
 
-// What the user's thread does from here on is the coming step's computing, but for its waits.
-void Distributed::Impl::begin_computing() {
-  compute_from_ = world_.impl().loop().now();
-  step_wait_ = Duration(0);
-}
-
+// In forward or backward, where nothing asks the user.
 void Distributed::Impl::wait_in_step(const char* what, Task<> task) {
-  const Loop& loop = world_.impl().loop();
-  const Time begin = loop.now();
-  wait_inside(std::move(task));
-  follow();
-  const Time end = loop.now();
-  time_.span(Lane::wait, what, begin, end);
-  step_wait_ += end - begin;
-  if (after_wait) after_wait(what, end - begin);
+  const Duration before = driver_.waited();
+  wait(std::move(task), false);
+  if (after_wait) after_wait(what, driver_.waited() - before);
 }
 
 void Distributed::Impl::accumulate(int backward_passes) {
   if (backward_passes < 1)
     throw ConfigError(fmt::format("accumulate({}): expected 1 or more", backward_passes));
-  if (begun_)
+  if (driver_.begun())
     throw ConfigError(
         "accumulate() came in the middle of a step: call it before the first backward()");
-  passes_ = backward_passes;
+  driver_.accumulate(backward_passes);
 }
 
 bool Distributed::Impl::done(std::int64_t total_samples) {
@@ -193,30 +192,18 @@ void Distributed::Impl::note_step() {
   if (stop_requested()) worker_.wants_to_stop = true;
 }
 
-void Distributed::Impl::begin_step_once() {
-  if (begun_) return;
-  begun_ = true;
+void Distributed::Impl::begin_step_once(std::int64_t samples) {
+  if (driver_.begun()) return;
   at_rest_ = false;
   if (read_order_) read_order_->stop();
-  wait_in_step("begin", in_order(strategy_->begin_step(expected_)));
-  for (const int frozen : gradients_.begin(strategy_->plan(), passes_,
-                                           strategy_->sends_in_backward(), expected_ != kUnknown))
-    courier().post([this, frozen] { strategy_->gradient_ready(frozen); });
+  wait_in_step("begin", driver_.begin(samples));
 }
 
 void Distributed::Impl::on_gradient(int slot) try {
   if (!here()) return;
   if (before_gradient) before_gradient(slot);
   begin_step_once();
-  const int bucket = gradients_.add(slot);
-  if (bucket < 0) return;
-  fabric().progressed();
-  courier().post([this, bucket, computed = stream_.record()] {
-    if (computed) world_.impl().loop().queue()->wait(computed);
-    if (device_trace_)
-      device_trace_->begin(Lane::device_sums, stream_of(*world_.impl().loop().queue()));
-    strategy_->gradient_ready(bucket);
-  });
+  driver_.gradient(slot);
 } catch (...) {
   if (!hook_error_) hook_error_ = std::current_exception();
   throw;
@@ -225,23 +212,19 @@ void Distributed::Impl::on_gradient(int slot) try {
 // From a step on, the first operator that touches a parameter or its gradient waits until the
 // parameter is that step's and the gradient is cleared.
 void Distributed::Impl::watch_reads() {
-  if (!reads_) return;
+  if (!reads_ || !driver_.any_unread()) return;
   const std::lock_guard lock(reading_);
-  unread_.assign(static_cast<std::size_t>(strategy_->plan().count()), true);
-  unread_count_ = strategy_->plan().count();
   reads_->activate();
 }
 
 void Distributed::Impl::on_read(int slot) {
   if (!here()) return;
   const std::lock_guard lock(reading_);
-  if (unread_count_ == 0) return;  // another thread has read the last meanwhile
-  const int bucket = strategy_->plan().bucket_of(slot);
-  if (!unread_[static_cast<std::size_t>(bucket)]) return;
+  const int bucket = driver_.unread(slot);
+  if (bucket < 0) return;
   if (before_read) before_read(slot);
-  wait_in_step("read", need(bucket));
-  unread_[static_cast<std::size_t>(bucket)] = false;
-  if (--unread_count_ == 0) reads_->deactivate();
+  wait_in_step("read", driver_.need(bucket));
+  if (!driver_.any_unread()) reads_->deactivate();
 }
 
 std::exception_ptr Distributed::Impl::take_error() {
@@ -254,20 +237,7 @@ std::exception_ptr Distributed::Impl::take_error() {
 void Distributed::Impl::all_read() {
   if (!reads_) return;
   const std::lock_guard lock(reading_);
-  unread_count_ = 0;
   reads_->deactivate();
-}
-
-Task<> Distributed::Impl::end_step(std::int64_t samples) {
-  void* const queue = device_trace_ ? stream_of(*world_.impl().loop().queue()) : nullptr;
-  if (device_trace_) device_trace_->begin(Lane::device_sums, queue);
-  co_await strategy_->end_step(samples);
-  // A strategy may have left that to the driver.
-  if (!strategy_->waits_for_reads()) worker_.model_updated();
-  if (!device_trace_) co_return;
-  device_trace_->end(Lane::device_sums, queue,
-                     fmt::format("sums and update of step {}", worker_.progress.steps));
-  device_trace_->report();
 }
 
 // The strategy was stopped half-way: there is nothing left to flush, and the others may not have
@@ -287,12 +257,10 @@ void Distributed::Impl::step(std::int64_t samples) {
   hook_error_ = nullptr;
   if (const auto error = take_error()) std::rethrow_exception(error);
   if (samples > 0) check_has_gradients(samples);
-  worker_.meters.computed(world_.impl().loop().now() - compute_from_ - step_wait_, samples);
   fabric().progressed();
-  if (!begun_) expected_ = samples;
   note_step();
-  begin_step_once();
-  trace_compute_end();
+  begin_step_once(samples);
+  program_.computing_ends();
   settings_.adopt_rates();
   check_touched_gradients();
   all_read();
@@ -300,33 +268,24 @@ void Distributed::Impl::step(std::int64_t samples) {
   binding_.rebind_gradients();
   Board& board = world_.impl().board();
   board.set_phase(Phase::waiting);
-  const Loop& loop = world_.impl().loop();
-  const Time begin = loop.now();
   try {
-    wait(in_order(end_step(samples)));
-    // Where forward waits for each bucket by itself it need not wait for all.
-    if (strategy_->waits_for_reads()) handed_over_ = nullptr;
-    follow();
+    wait(driver_.end(samples));
     world_.impl().check_company();
-    time_.span(Lane::wait, "step", begin, loop.now());
     if (read_order_ && strategy_->all_made_the_last_step()) reorder_once();
   } catch (const ConfigError& error) {
     stop_for(error);
     throw;
   }
   watch_reads();
-  begun_ = false;
-  if (samples > 0) usual_ = samples;
-  expected_ = usual_;
-  begin_computing();
-  stay_near();
-  trace_compute_begin();
+  driver_.start_computing();
+  program_.stay_near();
+  program_.computing_begins();
   board.set_step(worker_.progress.steps, worker_.progress.samples);
   board.set_phase(Phase::forward);
   recorder_.step_over();
   if (!periodic_.due()) return;
   periodic_.come_together(false);
-  begin_computing();
+  driver_.start_computing();
 }
 
 void Distributed::Impl::flush() {
@@ -338,28 +297,21 @@ void Distributed::Impl::flush() {
 void Distributed::Impl::flush_strategy() {
   const PhaseScope phase(world_.impl().board(), Phase::flushing);
   try {
-    wait_in_order(strategy_->flush());
+    wait(driver_.flush());
   } catch (const ConfigError& error) {
     stop_for(error);
     throw;
   }
-  flushed_ = at_rest_ = true;
+  at_rest_ = true;
   all_read();
   recorder_.deliver_all();
-  begin_computing();
+  driver_.start_computing();
   replicas_.check_module();
 }
 
 void Distributed::Impl::settle() {
-  wait_in_order(strategy_->settle());
+  wait(driver_.settle());
   all_read();
-  flushed_ = true;
-}
-
-void Distributed::Impl::after_flush() {
-  if (!std::exchange(flushed_, false)) return;
-  hand_over([this] { strategy_->after_flush(); });
-  begin_computing();
 }
 
 void Distributed::Impl::go_on() {
@@ -379,13 +331,12 @@ void Distributed::Impl::reorder_once() {
 }
 
 void Distributed::Impl::reorder(const std::vector<int>& order) {
-  wait_in_order(strategy_->flush());
-  flushed_ = true;
+  wait(driver_.flush());
   all_read();
   const std::vector<Slot> before = binding_.arena().slots();
   const BucketPlan plan = strategy_->plan();
   std::unique_ptr<Optimizer> old;
-  hand_over([&] {
+  driver_.in_order([&] {
     has_loop_ = true;
     binding_.reorder(order);
     has_loop_ = false;
@@ -403,17 +354,16 @@ void Distributed::Impl::reorder(const std::vector<int>& order) {
       placed.push_back({before[static_cast<std::size_t>(order[i])].range,
                         binding_.arena().slots()[i].range.offset});
     std::ranges::sort(placed, {}, [](const Placed& each) { return each.before.offset; });
-    wait_in_order(strategy_->take_over_state(*old, plan, placed));
+    wait(driver_.between_steps(strategy_->take_over_state(*old, plan, placed)));
   }
   install_hooks();
-  gradients_.arena_changed();
+  program_.arena_changed();
   if (read_order_) read_order_ = std::make_unique<ReadOrder>(binding_);
   if (after_reorder) after_reorder();
 }
 
 void Distributed::Impl::stream_optimizer_state(int to, const TakeState& take) {
-  wait_in_order(strategy_->stream_state(to, take));
-  flushed_ = true;
+  wait(driver_.between_steps(strategy_->stream_state(to, take)));
 }
 
 Checkpoints& Distributed::Impl::checkpoints() {

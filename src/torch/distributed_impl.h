@@ -3,7 +3,6 @@
 
 #include <torch/torch.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,14 +12,14 @@
 #include "core/worker_time.h"
 #include "runtime/world_impl.h"
 #include "skein/torch.h"
-#include "strategy/strategy.h"
+#include "strategy/driver.h"
 #include "torch/agreement.h"
+#include "torch/before_update.h"
 #include "torch/binding.h"
 #include "torch/data_cursor.h"
-#include "torch/device_trace.h"
 #include "torch/gradient_hooks.h"
-#include "torch/gradient_source.h"
 #include "torch/model_averages.h"
+#include "torch/module_program.h"
 #include "torch/parameter_groups.h"
 #include "torch/periodic_calls.h"
 #include "torch/read_hook.h"
@@ -28,7 +27,6 @@
 #include "torch/recorder.h"
 #include "torch/replicas.h"
 #include "torch/run_settings.h"
-#include "torch/step_gradients.h"
 #include "torch/torch_stream.h"
 
 namespace skein {
@@ -50,7 +48,9 @@ class Distributed::Impl {
   void step(std::int64_t samples);
   void expect(std::int64_t samples);
   void accumulate(int backward_passes);
-  void before_update(std::function<void(AveragedGradients&)> change);
+  void before_update(std::function<void(AveragedGradients&)> change) {
+    before_update_.set(std::move(change));
+  }
   bool done(std::int64_t total_samples);
   bool stopping();
   void flush();
@@ -64,11 +64,9 @@ class Distributed::Impl {
   Recorder& recorder() { return recorder_; }
   Checkpoints& checkpoints();  // made when it is first asked for
 
-  // See Strategy.
+  // See Driver.
   void settle();
-
-  // See Strategy. After flush(), by whoever knows that training goes on.
-  void after_flush();
+  void after_flush() { driver_.after_flush(); }
 
   // flush() without the marks of every(); and after_flush() where others may wait in a flush() for
   // this worker to come to stay.
@@ -91,9 +89,6 @@ class Distributed::Impl {
   void check_usable() const;
   void check_between_steps(const char* what) const;
   void check_not_evaluating(const char* call) const;
-
-  // Calls `work` on the loop, after what has been computed and before what is computed next.
-  void hand_over(const std::function<void()>& work);
 
   // Memory for `count` floats where the module computes, and a copy in the host's.
   std::unique_ptr<Memory> allocate(std::size_t count);
@@ -120,7 +115,7 @@ class Distributed::Impl {
   std::exception_ptr take_error();
 
   // Gradients of a step are there that step() has not used.
-  bool in_step() const { return begun_; }
+  bool in_step() const { return driver_.begun(); }
 
   World& world() { return world_; }
   Workers::Calls& calls() { return world_.impl().calls(); }
@@ -130,6 +125,7 @@ class Distributed::Impl {
   Worker& worker() { return worker_; }
   Optimizer& optimizer() { return *optimizer_; }
   Strategy& strategy() { return *strategy_; }
+  Driver& driver() { return driver_; }
 
   // What the user's thread does with its time in steps. Whoever knows more of it than this class,
   // such as when forward was, reports that there.
@@ -140,7 +136,10 @@ class Distributed::Impl {
     courier().with_loop([&] { look(*strategy_); });
   }
 
-  void trace_to(Trace* trace);
+  void trace_to(Trace* trace) {
+    time_.pass_on_to(trace);
+    program_.trace_device(time_);
+  }
 
   // Called in backward before the slot's gradient is reported: where emulated computation takes its
   // time.
@@ -159,29 +158,14 @@ class Distributed::Impl {
   void start_from_rank_0();
   void install_hooks();
   void reorder_once();
-  void begin_step_once();
+  void begin_step_once(std::int64_t samples = kUnknown);
   void note_step();
   void check_touched_gradients();
   void check_has_gradients(std::int64_t samples) const;
   void stop_for(const ConfigError& error);
+  void wait(Task<> task, bool may_ask = true);
   void wait_in_step(const char* what, Task<> task);
-  void begin_computing();
-  void wait(Task<> task);
-  void wait_inside(Task<> task);
-  void wait_and_ask(Task<> task);
-  void wait_in_order(Task<> task);
-  Task<> in_order(Task<> task);
-  void follow();
-  Task<> after(Mark computed, Task<> task);
   std::unique_ptr<Optimizer> new_optimizer();
-  void stay_near();
-  void trace_compute_begin();
-  void trace_compute_end();
-  Task<> need(int bucket);
-  Task<> announced(Task<> task, bool& ended);
-  Task<> asked_or(const bool& ended);
-  Task<> ask_user(AveragedGradients& gradients);
-  Task<> end_step(std::int64_t samples);
   void on_gradient(int slot);
   void on_read(int slot);
   void watch_reads();
@@ -200,43 +184,27 @@ class Distributed::Impl {
   RunSettings settings_;
   std::unique_ptr<Strategy> strategy_;
   ScopedJob background_;
+  BeforeUpdate before_update_;
+  ModuleProgram program_;
+  Driver driver_;
   std::unique_ptr<GradientHooks> hooks_;
 
   std::unique_ptr<ReadOrder> read_order_;  // of the first forward; null after the first step
 
   // Reads of parameters while an update may be on its way; null for strategies that never wait.
   std::unique_ptr<ReadHook> reads_;
-  std::mutex reading_;        // one read at a time waits
-  std::vector<bool> unread_;  // buckets that nobody has read since the last step
-  int unread_count_ = 0;
-  Duration step_wait_{};  // of the user, since compute_from_
+  std::mutex reading_;  // one read at a time waits
 
-  bool flushed_ = true;   // parameters are those to save, not those to train on
   bool at_rest_ = false;  // no step has begun since the last flush that this worker came to stay in
 
-  std::function<void(AveragedGradients&)> before_update_;
-  AveragedGradients* asked_ = nullptr;  // what the user's thread is to look at
-  GradientSource source_;               // and what it may do to it
-  Signal user_;                         // asked_ changed, or what the user waits for has ended
-
-  Mark handed_over_;  // where the loop's queue was when what was waited for had ended
-  std::unique_ptr<DeviceTrace> device_trace_;  // where a trace is wanted and there is a device
-  std::deque<Mark> computed_;  // the ends of the last steps, as the device comes to them
-
-  StepGradients gradients_;
   DataCursor data_{world_, worker_};
   ModelAverages averages_{*this};
   Replicas replicas_{*this};
   PeriodicCalls periodic_{*this};
   Recorder recorder_{*this};
-  int passes_ = 1;                    // backward passes per step
-  std::int64_t expected_ = kUnknown;  // samples of the coming step
-  std::int64_t usual_ = kUnknown;     // of the last step that had any
-  bool begun_ = false;                // begin_step was called for it
   StrategySpec spec_;
   std::string broken_;             // why no step can be made any more
   std::exception_ptr hook_error_;  // of a gradient
-  Time compute_from_{};
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 

@@ -16,9 +16,9 @@ torch::Tensor ModelAverages::parameters() {
   if (apart.front() == 0) return {};
   const Span own = run_.binding().arena().parameters();
   const std::shared_ptr<Memory> mean = run_.allocate(own.count);
-  run_.hand_over([&] { copy(mean->span(), own); });
+  run_.driver().in_order([&] { copy(mean->span(), own); });
   world.impl().mean(mean->span());
-  run_.hand_over([] {});
+  run_.driver().in_order([] {});
   return tensor_that_holds(mean, mean->span());
 }
 
@@ -26,8 +26,8 @@ std::shared_ptr<Memory> ModelAverages::model_apart() {
   Strategy& strategy = run_.strategy();
   if (!strategy.equal_replicas() || !strategy.replicas_differ()) return nullptr;
   const std::shared_ptr<Memory> model = run_.allocate(run_.binding().arena().size());
-  run_.hand_over([&] { strategy.read_model(model->span()); });
-  run_.hand_over([] {});
+  run_.driver().in_order([&] { strategy.read_model(model->span()); });
+  run_.driver().in_order([] {});
   return model;
 }
 
@@ -82,7 +82,7 @@ void ModelAverages::keep_ema(double decay) {
         "before resume()",
         resumed_from_));
   auto ema = std::make_unique<WeightAverage>(run_.binding(), decay, run_.worker().progress.steps);
-  run_.hand_over([&] {
+  run_.driver().in_order([&] {
     ema_ = std::move(ema);
     run_.worker().after_update = [this] {
       const at::DisableRecordFunctionGuard unobserved;  // it is no read by the model

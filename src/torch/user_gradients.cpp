@@ -1,5 +1,5 @@
-// What the user's own code does with gradients: between backward() and step(), and in
-// before_update().
+// What the user's own code may do when: with gradients between backward() and step(), and with
+// calls.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace skein {
 
 // Gradients of other workers are in the sum already, and this worker's may be: nobody can go on.
 void Distributed::Impl::check_touched_gradients() {
-  const auto touch = gradients_.end();
+  const auto touch = driver_.touches();
   if (!touch) return;
   const std::string& name = binding_.names_of_slot(touch->slot).front();
   if (touch->left) {
@@ -41,14 +41,14 @@ void Distributed::Impl::check_has_gradients(std::int64_t samples) const {
     const torch::Tensor& gradient = binding_.parameter(slot).grad();
     expected = expected || binding_.parameter(slot).requires_grad();
     cleared = cleared && !gradient.defined();
-    if (!begun_ && gradient.defined() && !binding_.gradient_is_in_place(slot)) return;
+    if (!driver_.begun() && gradient.defined() && !binding_.gradient_is_in_place(slot)) return;
   }
-  if (begun_ && cleared && expected)
+  if (driver_.begun() && cleared && expected)
     throw ConfigError(fmt::format(
         "step({0}) came after the gradients of its backward() were cleared, by zero_grad(), say; "
         "expected step() to clear them, and step(0) to discard a batch",
         samples));
-  if (begun_) return;
+  if (driver_.begun()) return;
   const torch::NoGradGuard no_grad;
   if (!expected || binding_.gradient_plane().count_nonzero().item<std::int64_t>() > 0) return;
   throw ConfigError(fmt::format(
@@ -76,90 +76,9 @@ void Distributed::Impl::check_usable() const {
 
 void Distributed::Impl::check_between_steps(const char* what) const {
   check_usable();
-  if (begun_)
+  if (driver_.begun())
     throw ConfigError(
         fmt::format("{} came between backward() and step(): expected it between steps", what));
-}
-
-void Distributed::Impl::before_update(std::function<void(AveragedGradients&)> change) {
-  before_update_ = std::move(change);
-  courier().with_loop([this] {
-    if (before_update_)
-      worker_.before_update = [this](AveragedGradients& gradients) { return ask_user(gradients); };
-    else
-      worker_.before_update = nullptr;
-  });
-}
-
-// Runs on the loop, which the user's code must not hold up: it may want to use the world itself.
-Task<> Distributed::Impl::ask_user(AveragedGradients& gradients) {
-  asked_ = &gradients;
-  user_.notify_all();
-  while (asked_) co_await user_.wait();
-}
-
-Task<> Distributed::Impl::announced(Task<> task, bool& ended) {
-  std::exception_ptr error;
-  try {
-    co_await task;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  ended = true;
-  user_.notify_all();
-  if (error) std::rethrow_exception(error);
-}
-
-Task<> Distributed::Impl::asked_or(const bool& ended) {
-  while (!asked_ && !ended) co_await user_.wait();
-}
-
-// Says, when another worker is waited for in vain, what that one is in instead.
-void Distributed::Impl::wait(Task<> task) {
-  try {
-    wait_and_ask(calls().inside("run.step()", std::move(task)));
-  } catch (const TooLate& late) {
-    throw calls().explain("run.step()", late);
-  }
-}
-
-// The same where nothing can ask the user.
-void Distributed::Impl::wait_inside(Task<> task) {
-  try {
-    courier().wait(calls().inside("run.step()", std::move(task)));
-  } catch (const TooLate& late) {
-    throw calls().explain("run.step()", late);
-  }
-}
-
-// Waits for what may ask the user on its way.
-void Distributed::Impl::wait_and_ask(Task<> task) {
-  if (!before_update_) return courier().wait(std::move(task));
-  bool ended = false;
-  ScopedJob job;
-  courier().with_loop(
-      [&] { job = ScopedJob(world_.impl().loop().spawn(announced(std::move(task), ended))); });
-  try {
-    for (;;) {
-      courier().wait(asked_or(ended));
-      if (!asked_) break;
-      asked_->set_source(&source_);
-      before_update_(*asked_);
-      courier().with_loop([this] {
-        asked_ = nullptr;
-        user_.notify_all();
-      });
-    }
-  } catch (...) {
-    broken_ =
-        "an earlier step failed in before_update() or while it waited: make a new Distributed";
-    courier().with_loop([&] {
-      asked_ = nullptr;
-      job = ScopedJob();
-    });
-    throw;
-  }
-  job->rethrow();
 }
 
 }  // namespace skein

@@ -1,13 +1,11 @@
-// Strategies on a device whose work is done later, with a driver that computes on a queue of its
+// Strategies on a device whose work is done later, where the program computes on a queue of its
 // own: what has ended is ordered, not complete, and nobody may take it for more.
 #include <gtest/gtest.h>
 
 #include "conformance/harness.h"
 #include "kernels/kernels.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/handover.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -28,35 +26,39 @@ World device_world() {
   throw Error("no world has a device");
 }
 
-// A driver: on the host, or on the device with a queue for what it computes.
-struct Driver {
-  Driver(Fabric& fabric, const std::string& name, const StrategyOptions& options, double momentum,
-         Queue* its_compute)
-      : compute(its_compute),
-        handover(fabric.loop(), compute),
-        allocate(compute ? allocator(fabric) : Allocate(allocate_on_heap)),
-        arena(kParameters, allocate),
-        optimizer(arena.size(), {momentum, 0, false}, allocate),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0, 5),
-        strategy(make_strategy(name, options, worker)),
-        background(fabric.loop().spawn_background(strategy->background())) {}
+// Trains on the host, or on the device with a queue for what it computes.
+struct Trainee : toy::Trainer {
+  Trainee(Fabric& fabric, const std::string& name, const StrategyOptions& options, double momentum,
+          Queue* its_compute)
+      : Trainee(fabric, name, options, momentum, its_compute,
+                its_compute ? planes_of(fabric) : Allocate(allocate_on_heap)) {}
+
+  Trainee(Fabric& fabric, const std::string& name, const StrategyOptions& options, double momentum,
+          Queue* its_compute, const Allocate& its_allocate)
+      : Trainer(fabric, kParameters, name, options,
+                {.rate = kRate,
+                 .momentum = momentum,
+                 .seed = 5,
+                 .allocate = its_allocate,
+                 .compute = its_compute}),
+        compute(its_compute),
+        allocate(its_allocate) {
+    start();
+  }
 
   // A step whose gradients are `slope` everywhere; forward keeps what it reads.
   Task<> step(float slope) {
-    co_await strategy->expect(4);
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket) {
-      co_await strategy->need(bucket);
-      handover.to_driver(strategy->there(bucket));
-    }
-    read.push_back(allocate(arena.size()));
-    handover.to_driver();
+    driver.expect(4);
+    co_await read();
+    seen.push_back(allocate(arena.size()));
+    driver.in_order([] {});  // on the device its memory is cleared first
     {
       const OnQueue scope(compute);
-      copy(read.back()->span(), arena.parameters());
+      copy(seen.back()->span(), arena.parameters());
     }
-    co_await strategy->begin_step(4);
-    handover.to_driver();
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket) {
+    co_await driver.begin();
+    driver.follow();
+    for (int bucket = 0; bucket < buckets(); ++bucket) {
       {
         const OnQueue scope(compute);
         const std::size_t count = strategy->plan().range(bucket).count;
@@ -64,32 +66,21 @@ struct Driver {
         fill(ones->span(), 1);
         axpy(arena.gradients().at(strategy->plan().range(bucket)), slope, ones->span());
       }
-      handover.to_strategy();
-      strategy->gradient_ready(bucket);
+      driver.bucket_ready(bucket);
       co_await worker.loop().yield();  // backward goes on while the bucket leaves
     }
-    worker.meters.computed(1ms, 4);
-    handover.to_strategy();
-    co_await strategy->end_step(4);
-    if (!strategy->waits_for_reads()) handover.to_driver();
+    co_await driver.end(4);
+    driver.follow();
   }
 
   Task<> flush() {
-    handover.to_strategy();
-    co_await strategy->flush();
-    handover.to_driver();
+    co_await driver.flush();
+    driver.follow();
   }
 
   Queue* compute;
-  Handover handover;
   Allocate allocate;
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
-  ScopedJob background;
-  std::vector<std::unique_ptr<Memory>> read;  // by forward, in each step
+  std::vector<std::unique_ptr<Memory>> seen;  // by forward, in each step
 };
 
 class OnADevice : public testing::TestWithParam<std::tuple<int, std::string>> {
@@ -106,7 +97,7 @@ TEST_P(LockstepOnADevice, HasTheBitsOfTheHost) {
     toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 100, 2);
     StrategyOptions options;
     if (name != "local") options["fusion"] = "64KB";
-    Driver host(fabric, name, options, 0.9, nullptr), device(fabric, name, options, 0.9, &compute);
+    Trainee host(fabric, name, options, 0.9, nullptr), device(fabric, name, options, 0.9, &compute);
     for (int step = 0; step < kSteps; ++step) {
       const float slope = 0.1F * static_cast<float>(step + 1) + static_cast<float>(fabric.rank());
       co_await host.step(slope);
@@ -115,8 +106,8 @@ TEST_P(LockstepOnADevice, HasTheBitsOfTheHost) {
     co_await host.flush();
     co_await device.flush();
     for (std::size_t step = 0; step < kSteps; ++step)
-      require(std::ranges::equal(floats_of(host.read[step]->span()),
-                                 floats_of(device.read[step]->span())),
+      require(std::ranges::equal(floats_of(host.seen[step]->span()),
+                                 floats_of(device.seen[step]->span())),
               "forward " + std::to_string(step) + " read something else");
     require(std::ranges::equal(floats_of(host.arena.parameters()),
                                floats_of(device.arena.parameters())),
@@ -132,7 +123,7 @@ TEST_P(LockstepOnADevice, HasTheBitsOfTheHost) {
 Task<> apply_every_gradient_once(Fabric& fabric, std::string name) {
   toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 200, 2);
   const bool rounds = name == "abs";
-  Driver device(fabric, name, {}, 0, &compute);
+  Trainee device(fabric, name, {}, 0, &compute);
   double expected = 0;
   float slope = 1;
   for (int step = 0; step < kSteps; ++step) {
@@ -173,7 +164,7 @@ TEST(DearOnNccl, HasTheBitsOfAllreduce) {
   expect_ok(nccl_worlds().front(), 4, [](Fabric& fabric) -> Task<> {
     toy::ToyQueue compute(static_cast<std::uint64_t>(fabric.rank()) + 300, 2);
     const StrategyOptions options{{"fusion", "64KB"}};
-    Driver one(fabric, "allreduce", options, 0.9, &compute),
+    Trainee one(fabric, "allreduce", options, 0.9, &compute),
         other(fabric, "dear", options, 0.9, &compute);
     for (int step = 0; step < kSteps; ++step) {
       const float slope = 0.1F * static_cast<float>(step + 1) + static_cast<float>(fabric.rank());

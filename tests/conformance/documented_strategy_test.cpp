@@ -7,13 +7,11 @@
 
 #include "conformance/harness.h"
 #include "documented/periodic.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr float kRate = 0.5F;
 constexpr int kSteps = 5, kPeriod = 2;
@@ -36,25 +34,22 @@ void require(bool holds, const char* what) {
   if (!holds) throw Error(what);
 }
 
-struct PeriodicRun {
-  explicit PeriodicRun(Fabric& fabric)
-      : arena({{"a", kCount}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0),
-        strategy(worker, options()) {}
+std::unique_ptr<Strategy> make_periodic(Worker& worker) {
+  OptionReader reader("periodic", {{"period", std::to_string(kPeriod)}});
+  return std::make_unique<Periodic>(worker, Periodic::Options(reader));
+}
 
-  static Periodic::Options options() {
-    OptionReader reader("periodic", {{"period", std::to_string(kPeriod)}});
-    return Periodic::Options(reader);
-  }
+struct PeriodicRun : toy::Trainer {
+  explicit PeriodicRun(Fabric& fabric)
+      : Trainer(fabric, {{"a", kCount}}, make_periodic, {.rate = kRate}) {}
 
   float value() const { return floats_of(arena.parameters())[7]; }
 
   Task<> step(int number) {
-    co_await strategy.begin_step(kBatch);
+    co_await driver.begin(kBatch);
     fill(arena.gradients(), gradient_of(worker.rank(), number));
     const float before = value();
-    co_await strategy.end_step(kBatch);
+    co_await driver.end(kBatch);
     const double moved = static_cast<double>(value() - before);
     const double alone = -static_cast<double>(kRate * gradient_of(worker.rank(), number));
     if (number % kPeriod != 0) require(std::abs(moved - alone) < 1e-5, "a step not its own");
@@ -64,12 +59,6 @@ struct PeriodicRun {
     for (const float value : floats_of(arena.parameters().at({0, kCount})))
       require(std::abs(static_cast<double>(value) - want) < 1e-4, "a wrong mean");
   }
-
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  Periodic strategy;
 };
 
 class Documented : public testing::TestWithParam<std::tuple<World, int>> {};
@@ -78,7 +67,7 @@ TEST_P(Documented, StrategyAveragesModelsEveryFewSteps) {
   expect_ok(std::get<0>(GetParam()), std::get<1>(GetParam()), [](Fabric& fabric) -> Task<> {
     PeriodicRun run(fabric);
     for (int step = 1; step <= kSteps; ++step) co_await run.step(step);
-    co_await run.strategy.flush();
+    co_await run.driver.flush();
     run.expect_mean(expected_after(fabric.size(), [](int) { return kSteps; }));
     require(run.worker.progress.samples == kBatch * kSteps * fabric.size(), "wrong samples");
   });
@@ -91,7 +80,7 @@ TEST_P(Documented, StrategyLetsWorkersEndAfterDifferentNumbersOfSteps) {
     run.worker.after_update = [&] { updates.insert(run.worker.progress.steps); };
     const auto steps = [](int rank) { return kSteps + 2 * rank; };
     for (int step = 1; step <= steps(fabric.rank()); ++step) co_await run.step(step);
-    co_await run.strategy.flush();
+    co_await run.driver.flush();
     run.expect_mean(expected_after(fabric.size(), steps));
     require(std::ssize(updates) == steps(fabric.size() - 1), "an update that nobody heard of");
   });

@@ -10,9 +10,8 @@
 
 #include "conformance/harness.h"
 #include "optimize/adamw.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -30,37 +29,27 @@ void require(bool holds, const std::string& what) {
 float start_of(int rank) { return static_cast<float>(rank); }
 float gradient_of(int rank) { return static_cast<float>(1 + rank); }
 
-struct Rank {
+struct Rank : toy::Trainer {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options,
        std::unique_ptr<Optimizer> chosen = nullptr, Trace* watched = nullptr,
        std::size_t elements = kElements)
-      : arena({{"a", elements}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(chosen ? std::move(chosen)
-                         : std::make_unique<Sgd>(arena.size(), SgdOptions{}, allocator(fabric))),
-        worker(fabric, arena, *optimizer, LearningRate(kRate, Schedule{}),
-               watched ? *watched : static_cast<Trace&>(no_trace), 120s, 0, 5),
-        strategy(make_strategy(name, options, worker)) {
+      : Trainer(fabric, {{"a", elements}}, name, options,
+                {.rate = kRate, .seed = 5, .optimizer = std::move(chosen)}) {
+    time.pass_on_to(watched);
     for (float& x : floats_of(arena.parameters())) x = start_of(fabric.rank());
     background = ScopedJob(fabric.loop().spawn(strategy->background()));
   }
 
   Task<> step() {
-    co_await strategy->expect(4);
+    driver.expect(4);
     co_await worker.loop().sleep_for(2ms);
-    co_await strategy->begin_step(4);
+    co_await driver.begin();
     for (float& g : floats_of(arena.gradients())) g = gradient_of(worker.rank());
-    worker.meters.computed(2ms, 4);
-    co_await strategy->end_step(4);
+    co_await driver.end(4);
     ++steps;
   }
 
   int steps = 0;
-  NoTrace no_trace;
-  Arena arena;
-  std::unique_ptr<Optimizer> optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
-  ScopedJob background;
 };
 
 // All ranks that live have the bits of the lowest one.
@@ -93,7 +82,7 @@ class GossipOf : public testing::TestWithParam<std::tuple<World, int, std::strin
 Task<> keep_the_mean(Fabric& fabric, std::string strategy, int more_than) {
   Rank rank(fabric, strategy, {{"rate", "2"}});
   for (int step = 0; step < 40; ++step) co_await rank.step();
-  co_await rank.strategy->flush();
+  co_await rank.driver.flush();
   require(rank.worker.progress.steps == 40, "steps");
   double mean = 0;
   for (int r = 0; r < fabric.size(); ++r)
@@ -121,7 +110,7 @@ TEST_P(GossipOf, TellsHowFarApartTheModelsWere) {
                 elements);
       for (int step = 0; step < 5; ++step) co_await rank.step();
       require(!rank.strategy->step_figures().contains("consensus_distance"), "nobody knows yet");
-      co_await rank.strategy->flush();
+      co_await rank.driver.flush();
       double mean = 0, squares = 0;
       for (int r = 0; r < fabric.size(); ++r) {
         const double x = start_of(r) - 5 * kRate * static_cast<double>(gradient_of(r));
@@ -155,7 +144,7 @@ TEST_P(GossipOf, GoesOnWithoutARankThatDies) {
       if (fabric.rank() == dead && step == 10) co_await world().die(fabric);
       co_await rank.step();
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     co_await compare_with(fabric, 0, dead, rank.arena.parameters());
     require(rank.strategy->figures()["dead"] == nlohmann::json::array({dead}), "others are dead");
   });
@@ -168,7 +157,7 @@ TEST_P(GossipOf, AllLearnOfSamplesAndOfAWishToStop) {
     while (rank.worker.progress.samples < 4 * 20 * fabric.size()) co_await rank.step();
     rank.worker.wants_to_stop = fabric.rank() == 1;
     while (!rank.worker.all_stop && rank.steps < 10000) co_await rank.step();
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     require(rank.worker.all_stop, "never stopped");
     co_await compare_with(fabric, 0, -1, rank.arena.parameters());
   });
@@ -180,13 +169,13 @@ TEST_P(GossipOf, SettledItLeavesTheParametersAlone) {
     Rank rank(fabric, strategy(), {{"rate", "2"}});
     for (int round = 0; round < 4; ++round) {
       for (int step = 0; step < 5 + fabric.rank(); ++step) co_await rank.step();
-      co_await rank.strategy->settle();
+      co_await rank.driver.settle();
       const Span model = rank.arena.parameters();
       const std::vector<float> before(floats_of(model).begin(), floats_of(model).end());
       co_await fabric.loop().sleep_for(20ms);
       require(std::ranges::equal(floats_of(model), before), "the model changed");
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     co_await compare_with(fabric, 0, -1, rank.arena.parameters());
   });
 }
@@ -211,7 +200,7 @@ TEST_P(GossipOf, TheOptimizersStateIsAveragedToo) {
     require(most < gradient_of(fabric.size() - 1),
             "no average is as much as " + std::to_string(most));
     require(floats_of(rank.optimizer->state().at("exp_avg_sq"))[0] >= 0, "a negative square");
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
   });
 }
 

@@ -9,9 +9,8 @@
 #include "conformance/harness.h"
 #include "conformance/whole_state.h"
 #include "kernels/kernels.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -22,48 +21,39 @@ constexpr Channel kOther = 7;
 constexpr std::int64_t kBatch = 4;
 
 // A worker whose gradient is its rank + 1 everywhere.
-struct Runner {
+struct Runner : toy::Trainer {
   Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options)
-      : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(0.1, Schedule{}), trace, 120s, 0),
-        strategy(make_strategy(name, options, worker)) {}
+      : Trainer(fabric, {{"a", 5000}, {"b", 3}}, name, options, {.momentum = 0.9}) {}
 
   Task<> step(std::int64_t samples = kBatch) {
-    co_await strategy->expect(samples);
-    co_await strategy->begin_step(samples);
+    driver.expect(samples);
+    co_await driver.begin();
     const auto slope = static_cast<float>(worker.rank() + 1);
     if (samples > 0)
       for (const Slot& slot : arena.slots()) fill(arena.gradients().at(slot.range), slope);
-    co_await strategy->end_step(samples);
+    co_await driver.end(samples);
   }
 
   // Computes a gradient, which is not a number, and throws it away.
   Task<> discard() {
-    co_await strategy->expect(0);
-    co_await strategy->begin_step(0);
+    driver.expect(0);
+    co_await driver.begin();
     fill(arena.gradients(), NAN);
-    co_await strategy->end_step(0);
+    co_await driver.end(0);
   }
 
   // A step of the gradient `factor` · parameters.
   Task<> pull(float factor) {
-    co_await strategy->expect(kBatch);
-    co_await strategy->begin_step(kBatch);
+    driver.expect(kBatch);
+    co_await driver.begin();
     copy_scaled(arena.gradients(), factor, arena.parameters());
-    co_await strategy->end_step(kBatch);
+    co_await driver.end(kBatch);
   }
 
   std::vector<float> model() const {
     const auto values = floats_of(arena.parameters());
     return {values.begin(), values.end()};
   }
-
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
 };
 
 // Whether this worker has rank 0's values.
@@ -101,11 +91,11 @@ TEST_P(LocalStepsOn, SettleWhateverIsOnItsWay) {
           co_await fabric.loop().sleep_for(((fabric.rank() * 7 + i * 3) % 5) * 100us);
           co_await runner.step();
         }
-        co_await runner.strategy->flush();
+        co_await runner.driver.flush();
         co_await expect_settled(runner, fabric, fabric.size() * kBatch * part * (part + 1) / 2);
         const auto before = floats_of(runner.arena.parameters());
         const std::vector<float> settled(before.begin(), before.end());
-        co_await runner.strategy->flush();  // nothing is left to do
+        co_await runner.driver.flush();  // nothing is left to do
         if (!std::ranges::equal(settled, floats_of(runner.arena.parameters())))
           throw Error("a second flush() moves the model");
       }
@@ -124,7 +114,7 @@ TEST_P(LocalStepsOn, WaitForOthersWhenTheyHaveNoData) {
       left = std::max<std::int64_t>(0, left - kBatch);
     }
     if (steps > 200) throw Error("spins: " + std::to_string(steps) + " steps");
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     co_await expect_settled(runner, fabric, budget);
   });
 }
@@ -137,17 +127,17 @@ TEST_P(LocalStepsOn, KeepMomentumToThemselvesUnlessAsked) {
       if (average) options["average_momentum"] = "true";
       Runner runner(fabric, name, options);
       for (int i = 0; i < 6; ++i) co_await runner.step();
-      co_await runner.strategy->flush();
-      const bool same = co_await as_rank_0(fabric, runner.optimizer.state().at("momentum"));
+      co_await runner.driver.flush();
+      const bool same = co_await as_rank_0(fabric, runner.optimizer->state().at("momentum"));
       if (same != (average || fabric.rank() == 0)) throw Error("momentum is or is not shared");
       WholeState state = co_await whole_state(fabric, *runner.strategy, runner.arena.size());
       auto& momentum = state.at("momentum");
       const Span shown{momentum.data(), momentum.size()};
       const bool mean = co_await as_rank_0(fabric, shown);
       if (!mean) throw Error("workers save different means");
-      co_await fabric.all_reduce(kOther, runner.optimizer.state().at("momentum"),
+      co_await fabric.all_reduce(kOther, runner.optimizer->state().at("momentum"),
                                  fabric.loop().now() + 30s);
-      const auto sum = floats_of(runner.optimizer.state().at("momentum"));
+      const auto sum = floats_of(runner.optimizer->state().at("momentum"));
       for (std::size_t i = 0; i < shown.count; ++i)
         if (std::abs(sum[i] / static_cast<float>(fabric.size()) - momentum[i]) > 1e-5F)
           throw Error("shows another mean");
@@ -167,13 +157,13 @@ TEST_P(LocalStepsOn, KeepTheOuterMomentumThroughAFlush) {
       co_await runner.step();
       co_await fabric.loop().sleep_for(1ms);
     }
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     if (!*state.begun) throw Error("no round has begun it");
     const auto now = floats_of(velocity);
     const std::vector<float> before(now.begin(), now.end());
     if (before.front() == 0) throw Error("there is no momentum");
     const auto words = runner.strategy->own_words();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     if (!std::ranges::equal(before, floats_of(velocity))) throw Error("flush() changes it");
     if (words != runner.strategy->own_words()) throw Error("flush() changes the period");
     const bool same = co_await as_rank_0(fabric, velocity);
@@ -185,7 +175,7 @@ TEST_P(LocalStepsOn, KeepTheOuterMomentumThroughAFlush) {
     const auto model = floats_of(runner.arena.parameters());
     const float still = model[frozen.offset], moving = model[0];
     for (int i = 0; i < 8; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     // A mean of three equal values may be one rounding off.
     if (std::abs(floats_of(runner.arena.parameters())[frozen.offset] - still) > 1e-5F)
       throw Error("what is frozen moved");
@@ -208,10 +198,10 @@ TEST_P(LocalStepsOn, OuterMomentumTakesNoWriteAfterAFlushForTraining) {
     co_await train_until([&] { return velocity() != 0; });
     constexpr float kFar = 1e6F;
     for (int load = 0; load < 2; ++load) {
-      co_await runner.strategy->flush();
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
+      co_await runner.driver.flush();
       for (float& value : floats_of(runner.arena.parameters())) value += kFar;
-      if (load == 0) co_await runner.strategy->flush();
+      if (load == 0) co_await runner.driver.flush();
       const float before = velocity();
       co_await train_until([&] { return velocity() != before; });
       if (velocity() == before) throw Error("no round has come");
@@ -234,7 +224,7 @@ TEST_P(LocalStepsOn, MakeTheRoundsOfAPeriodBetweenFlushes) {
     for (int i = 0; i < 30; ++i) {
       co_await runner.step();
       if (by_time) co_await fabric.loop().sleep_for(1ms);
-      if (i % 3 == 2) co_await runner.strategy->flush();
+      if (i % 3 == 2) co_await runner.driver.flush();
     }
     const SharedState state = runner.strategy->shared_state();
     if (!*state.begun) throw Error("flushes took the place of all rounds");
@@ -259,7 +249,7 @@ TEST_P(AbsOn, WaitForOthersWhenTheyHaveNoData) {
         if (i > 200) throw Error("spins");
         co_await runner.step(left > 0 ? kBatch : 0);
       }
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       co_await expect_settled(runner, fabric, budget);
     }
   });
@@ -278,7 +268,7 @@ TEST_P(AbsOn, DoNotWarmUpAgainWhenTheyResume) {
         waited += runner.worker.progress.steps == before + 1 && waited == i ? 1 : 0;
       }
       if (waited != 3 - rounds_before) throw Error(std::to_string(waited) + " without delay");
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
     }
   });
 }
@@ -298,7 +288,7 @@ TEST_P(AbsOn, RecoverFromOneInfiniteGradient) {
       runner.worker.before_update = skip_what_is_not_finite;
       for (int i = 0; i < 40; ++i)
         co_await runner.pull(fabric.rank() == 1 && i == 10 ? INFINITY : 0.1F);
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       for (const float value : runner.model())
         if (!std::isfinite(value)) throw Error("not a finite model");
       const std::int64_t rounds = runner.strategy->figures()["rounds"];
@@ -326,16 +316,16 @@ class OwnPaceOn : public LocalStepsOn {
 TEST_P(OwnPaceOn, AStepInWhichNobodyHasSamplesIsNoUpdate) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Runner runner(fabric, name, options(name));
-    const ScopedJob background(fabric.loop().spawn_background(runner.strategy->background()));
+    runner.start();
     for (int i = 0; i < 5; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     const auto before = runner.model();
     const std::int64_t steps = runner.worker.progress.steps;
     runner.worker.before_update = [](AveragedGradients&) -> Task<> {
       throw Error("before_update() was called");
     };
     for (int i = 0; i < 3; ++i) co_await runner.discard();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     const auto after = runner.model();
     // Workers of gossip and acid go on averaging, which rounds.
     const float rounding = name == "gossip" || name == "acid" ? 1e-6F : 0;
@@ -351,7 +341,7 @@ TEST_P(OwnPaceOn, AStepInWhichNobodyHasSamplesIsNoUpdate) {
 TEST_P(OwnPaceOn, ADiscardedBatchLeavesNothing) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Runner runner(fabric, name, options(name));
-    const ScopedJob background(fabric.loop().spawn_background(runner.strategy->background()));
+    runner.start();
     std::int64_t samples = 0;
     for (int i = 0; i < 6; ++i) {
       samples += kBatch * (fabric.size() - (i % 2));
@@ -362,7 +352,7 @@ TEST_P(OwnPaceOn, ADiscardedBatchLeavesNothing) {
       if (co_await value_of(fabric.loop(), squared_norm(runner.arena.gradients())) != 0)
         throw Error("gradients are left");
     }
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     for (const float value : runner.model())
       if (!std::isfinite(value)) throw Error("not a finite model");
     co_await expect_settled(runner, fabric, samples);

@@ -4,9 +4,8 @@
 
 #include "conformance/harness.h"
 #include "kernels/kernels.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -22,29 +21,23 @@ void require(bool holds, const std::string& what) {
 }
 
 // A worker whose gradient is its rank + 1 everywhere, and whose steps take it a moment.
-struct Runner {
+struct Runner : toy::Trainer {
   explicit Runner(Fabric& fabric, const std::string& name, const StrategyOptions& options = {})
-      : arena({{"a", 5000}, {"b", 3}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {0.9, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, kPatience, 0),
-        strategy(make_strategy(name, options, worker)),
-        background(fabric.loop().spawn_background(strategy->background())) {}
+      : Trainer(fabric, {{"a", 5000}, {"b", 3}}, name, options,
+                {.rate = 0.01, .momentum = 0.9, .patience = kPatience}) {
+    start();
+  }
 
   Task<> step(std::int64_t samples, std::int64_t announced) {
-    co_await strategy->expect(announced);
-    strategy->after_flush();
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      co_await strategy->need(bucket);
-    const Duration time = (1 + (worker.rank() * 7 + steps * 3) % 5) * 100us;
-    co_await worker.loop().sleep_for(time);
-    co_await strategy->begin_step(announced);
+    driver.expect(announced);
+    co_await read();
+    co_await worker.loop().sleep_for((1 + (worker.rank() * 7 + steps * 3) % 5) * 100us);
+    co_await driver.begin();
     if (samples > 0)
       for (const Slot& slot : arena.slots())
         for (float& g : floats_of(arena.gradients().at(slot.range))) g += slope();
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      strategy->gradient_ready(bucket);
-    worker.meters.computed(time, samples);
-    co_await strategy->end_step(samples);
+    all_ready();
+    co_await driver.end(samples);
     ++steps;
     counted += samples;
     worker.loop().rethrow_failure();
@@ -54,12 +47,6 @@ struct Runner {
   float slope() const { return static_cast<float>(worker.rank() + 1); }
   Span model() const { return arena.parameters(); }
 
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
-  ScopedJob background;
   int steps = 0;
   std::int64_t counted = 0;  // what this worker has computed
 };
@@ -93,7 +80,7 @@ TEST_P(OrdinaryLoops, AFixedNumberOfStepsThenFlush) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Runner runner(fabric, name);
     for (int i = 0; i < 50; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     co_await expect_equal(runner, fabric);
     require(floats_of(runner.model())[0] < 0, "nothing was learnt");
   });
@@ -104,7 +91,7 @@ TEST_P(OrdinaryLoops, EpochsWithAFlushAfterEach) {
     Runner runner(fabric, name);
     for (int epoch = 0; epoch < 4; ++epoch) {
       for (int i = 0; i < 7; ++i) co_await runner.step();
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       co_await expect_equal(runner, fabric);
     }
   });
@@ -117,7 +104,7 @@ TEST_P(OrdinaryLoops, EpochsOfDifferentLengths) {
     for (int epoch = 1; epoch <= 4; ++epoch) {
       const int steps = (fabric.rank() + epoch) % fabric.size() * 6;
       for (int i = 0; i < steps; ++i) co_await runner.step();
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       co_await expect_equal(runner, fabric);
     }
   });
@@ -129,7 +116,7 @@ TEST_P(OrdinaryLoops, AShortLastBatchOfAnotherSizeOnEachWorker) {
     for (int epoch = 0; epoch < 3; ++epoch) {
       for (int i = 0; i < 5; ++i) co_await runner.step();
       co_await runner.step(1 + fabric.rank());
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       co_await expect_equal(runner, fabric);
     }
   });
@@ -140,10 +127,10 @@ TEST_P(OrdinaryLoops, AFlushAfterAFlushChangesNothing) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Runner runner(fabric, name);
     for (int i = 0; i < 3 + fabric.rank(); ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     const std::vector<float> before(floats_of(runner.model()).begin(),
                                     floats_of(runner.model()).end());
-    for (int i = 0; i < 3; ++i) co_await runner.strategy->flush();
+    for (int i = 0; i < 3; ++i) co_await runner.driver.flush();
     require(std::ranges::equal(floats_of(runner.model()), before), "the model changed");
     co_await expect_equal(runner, fabric);
   });
@@ -155,12 +142,12 @@ TEST_P(OrdinaryLoops, WhatIsWrittenAfterAFlushCounts) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Runner runner(fabric, name);
     for (int i = 0; i < 5; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     for (const Slot& slot : runner.arena.slots()) fill(runner.model().at(slot.range), 1000);
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     require(floats_of(runner.model())[0] == 1000, "lost without a step");
     for (int i = 0; i < 5; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     co_await expect_equal(runner, fabric);
     require(floats_of(runner.model())[0] > 990,
             "lost by a step: " + std::to_string(floats_of(runner.model())[0]));
@@ -178,7 +165,7 @@ TEST_P(OrdinaryLoops, AWorkerMayWaitInFlushForAsLongAsTheOthersWork) {
         co_await fabric.loop().sleep_for(kPatience / 10);
         co_await runner.step();
       }
-      co_await runner.strategy->flush();
+      co_await runner.driver.flush();
       co_await expect_equal(runner, fabric);
     }
   });
@@ -190,7 +177,7 @@ TEST_P(OrdinaryLoops, AWorkerThatFlushesEarlyAndLeaves) {
     Runner runner(fabric, name);
     const int steps = fabric.rank() == 0 ? 3 : 20;
     for (int i = 0; i < steps; ++i) co_await runner.step();
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     require(runner.worker.progress.samples == kBatch * (3 + 20 * (fabric.size() - 1)), "samples");
   });
 }
@@ -204,7 +191,7 @@ TEST_P(OrdinaryLoops, AWorkerThatThrowsEndsTheOthers) {
       if (fabric.rank() == 1 && i == 5) throw Error("out of data");
       co_await runner.step();
     }
-    co_await runner.strategy->flush();
+    co_await runner.driver.flush();
     const bool survives = runner.strategy->survives_losses();
     if (!survives) throw Error("did not notice");
   });

@@ -12,9 +12,8 @@
 #include "core/rng.h"
 #include "kernels/kernels.h"
 #include "optimize/clip.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -60,26 +59,24 @@ class Reference {
 };
 
 // One rank of a run of `strategy`.
-struct Rank {
+struct Rank : toy::Trainer {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, double clip = 0,
        const std::vector<Arena::Parameter>& parameters = kParameters)
-      : arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, clip),
-        strategy(make_strategy(name, options, worker)) {}
+      : Trainer(fabric, parameters, name, options,
+                {.rate = kRate, .momentum = kMomentum, .clip = clip}) {}
 
   // Reports the buckets in an order of this rank's own.
   Task<> step(std::int64_t expected, std::int64_t samples, int number) {
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      co_await strategy->need(bucket);
-    co_await strategy->begin_step(expected);
+    driver.expect(expected);
+    co_await read();
+    co_await driver.begin();
     if (samples > 0 || discards) set_gradient(arena, arena.gradients(), worker.rank(), number);
     if (poisoned) floats_of(arena.gradients())[3] = NAN;
     Rng rng(static_cast<std::uint64_t>(number * 100 + worker.rank()));
-    const auto order = rng.permutation(static_cast<std::uint32_t>(strategy->plan().count()));
+    const auto order = rng.permutation(static_cast<std::uint32_t>(buckets()));
     for (const std::uint32_t bucket : order)
-      if (samples > 0 || discards) strategy->gradient_ready(static_cast<int>(bucket));
-    co_await strategy->end_step(samples);
+      if (samples > 0 || discards) driver.bucket_ready(static_cast<int>(bucket));
+    co_await driver.end(samples);
   }
 
   // Computes a gradient, which is not a number, and throws it away.
@@ -91,11 +88,6 @@ struct Rank {
 
   bool poisoned = false;  // the next gradient is not a number
   bool discards = false;  // there is one though the step has no samples
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
 };
 
 // The relative tolerance allows for another order of summation, nothing more.
@@ -138,7 +130,7 @@ class Strategies : public testing::TestWithParam<std::tuple<World, int, std::str
         for (int r = 0; r < fabric.size(); ++r) batch.push_back(samples(step, r));
         const std::int64_t own = batch[static_cast<std::size_t>(fabric.rank())];
         co_await rank.step(announced ? own : last, own, step);
-        co_await rank.strategy->flush();
+        co_await rank.driver.flush();
         reference.step(batch, step, clip);
         compare(rank.arena.parameters(), reference.arena.parameters());
         co_await compare_with_rank_0(fabric, rank.arena.parameters());
@@ -167,11 +159,11 @@ TEST_P(Strategies, TheUserMayClipTheAveragedGradient) {
   run_all_ok([name = strategy()](Fabric& fabric) -> Task<> {
     Rank clips(fabric, name, {}, 1.0);
     for (int step = 1; step <= 3; ++step) co_await clips.step(5, 5, step);
-    co_await clips.strategy->flush();
+    co_await clips.driver.flush();
     Rank rank(fabric, name, {});
     rank.worker.before_update = clip_to_one;
     for (int step = 1; step <= 3; ++step) co_await rank.step(5, 5, step);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     const Span got = rank.arena.parameters(), want = clips.arena.parameters();
     const auto all_got = floats_of(got);
     const auto all_want = floats_of(want);
@@ -194,7 +186,7 @@ TEST_P(Strategies, TheUserMaySkipAStep) {
       co_await rank.step(5, 5, step);
       if (step != 2) reference.step(batch, step, 0);
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     compare(rank.arena.parameters(), reference.arena.parameters());
     if (co_await value_of(fabric.loop(), squared_norm(rank.arena.gradients())) != 0)
       throw Error("gradients are left");
@@ -259,7 +251,7 @@ TEST_P(Strategies, WithoutOverlapNeedsNoAnnouncement) {
       if (rank.worker.progress.samples != all) throw Error("wrong global samples");
       last = own;
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     compare(rank.arena.parameters(), reference.arena.parameters());
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
   });
@@ -277,13 +269,13 @@ TEST_P(Strategies, AStepInWhichNobodyHasSamplesIsNoUpdate) {
       co_await rank.step(4, 4, step);
       reference.step(batch, step, 1.5);
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     const auto parameters = floats_of(rank.arena.parameters());
     const std::vector<float> before(parameters.begin(), parameters.end());
     rank.worker.before_update = refuse_to_be_asked;
     for (int step = 3; step <= 5; ++step) co_await rank.discard(step == 3 ? kUnknown : 0, step);
     co_await rank.step(0, 0, 6);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     if (!std::equal(parameters.begin(), parameters.end(), before.begin()))
       throw Error("the model has moved");
     if (rank.worker.progress.steps != 2 || rank.worker.progress.samples != 8 * fabric.size())
@@ -291,7 +283,7 @@ TEST_P(Strategies, AStepInWhichNobodyHasSamplesIsNoUpdate) {
     rank.worker.before_update = nullptr;
     co_await rank.step(4, 4, 3);
     reference.step(batch, 3, 1.5);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     compare(rank.arena.parameters(), reference.arena.parameters());  // the momentum, too
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
   });
@@ -316,7 +308,7 @@ TEST_P(Strategies, ADiscardedBatchLeavesNothing) {
         co_await rank.step(4, 4, updates);
       if (update) reference.step(batch, updates, 0);
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     compare(rank.arena.parameters(), reference.arena.parameters());
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
     if (co_await value_of(fabric.loop(), squared_norm(rank.arena.gradients())) != 0)
@@ -332,7 +324,7 @@ TEST_P(StrategiesOfPeers, RefusesABatchThatAllDiscardUnannounced) {
         co_await rank.step(8, 8, 1);
         rank.discards = true;
         co_await rank.step(8, 0, 2);
-        co_await rank.strategy->flush();
+        co_await rank.driver.flush();
       });
   for (const Outcome& outcome : outcomes)
     EXPECT_NE(outcome.error.find("rank 1 was expected to compute 8 samples and computed 0"),
@@ -350,7 +342,7 @@ TEST_P(StrategiesOfPeers, RefusesUsersWhoDecideDifferently) {
     co_await rank.step(5, 5, 2);
     bool refused = false;
     try {
-      co_await rank.strategy->flush();
+      co_await rank.driver.flush();
     } catch (const ConfigError&) {
       refused = true;
     }
@@ -380,7 +372,7 @@ TEST_P(StrategiesOfPeers, FlushChecksTheLastStep) {
           Rank rank(fabric, name, {});
           co_await rank.step(8, 8, 1);
           co_await rank.step(8, fabric.rank() == culprit ? 3 : 8, 2);
-          co_await rank.strategy->flush();
+          co_await rank.driver.flush();
         });
     for (const Outcome& outcome : outcomes) {
       EXPECT_NE(
@@ -399,10 +391,10 @@ TEST_P(StrategiesOfPeers, FlushCountsTheLastStepAsItWasComputed) {
     Rank rank(fabric, name, {});
     co_await rank.step(8, 8, 1);
     co_await rank.step(8, 4, 2);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     if (rank.worker.progress.samples != 12 * fabric.size()) throw Error("wrong global samples");
     co_await rank.step(4, 4, 3);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     if (rank.worker.progress.samples != 16 * fabric.size()) throw Error("counted twice");
   });
 }
@@ -414,7 +406,7 @@ TEST_P(Strategies, RefusesSamplesWhereNoneWereAnnounced) {
         Rank rank(fabric, name, {});
         co_await rank.step(8, 8, 1);
         co_await rank.step(0, 5, 2);
-        co_await rank.strategy->flush();
+        co_await rank.driver.flush();
       });
   for (const Outcome& outcome : outcomes)
     EXPECT_NE(outcome.error.find("rank 0 was expected to compute 0 samples and computed 5"),
@@ -430,13 +422,13 @@ TEST_P(StrategiesOfPeers, WaitingInFlushIsAStepWithoutSamples) {
     Rank waits(fabric, name, options, 1.5);
     for (int step = 1; step <= 6; ++step)
       if (step <= 2 || fabric.rank() != last) co_await waits.step(4, 4, step);
-    co_await waits.strategy->flush();
+    co_await waits.driver.flush();
     Rank steps(fabric, name, options, 1.5);
     for (int step = 1; step <= 6; ++step) {
       const std::int64_t samples = step <= 2 || fabric.rank() != last ? 4 : 0;
       co_await steps.step(samples, samples, step);
     }
-    co_await steps.strategy->flush();
+    co_await steps.driver.flush();
     if (!std::ranges::equal(floats_of(waits.arena.parameters()),
                             floats_of(steps.arena.parameters())))
       throw Error("not the same bits");
@@ -497,7 +489,7 @@ TEST_P(ShardedStrategies, HasTheBitsOfAllReduce) {
       std::vector<std::vector<float>> models;
       for (int step = 1; step <= 6; ++step) {
         co_await rank.step(4 + fabric.rank() * step, 4 + fabric.rank() * step, step);
-        co_await rank.strategy->flush();
+        co_await rank.driver.flush();
         models.emplace_back(floats_of(rank.arena.parameters()).begin(),
                             floats_of(rank.arena.parameters()).end());
       }
@@ -526,7 +518,7 @@ TEST_P(ShardedStrategies, ANewPlanKeepsTheOptimizersState) {
       reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
                      0);
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     if (plans.size() < 2) throw Error("the plan never changed");
     compare(rank.arena.parameters(), reference.arena.parameters());
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
@@ -564,7 +556,7 @@ TEST_P(Strategies, StreamTheOptimizersStateInOrderToOneRank) {
       reference.step(std::vector<std::int64_t>(static_cast<std::size_t>(fabric.size()), 8), step,
                      0);
     }
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     const int to = fabric.size() - 1;
     std::vector<float> momentum;
     const TakeState take = [&](const std::string& vector, Range range, Span values) {
@@ -580,7 +572,7 @@ TEST_P(Strategies, StreamTheOptimizersStateInOrderToOneRank) {
       compare({momentum.data(), momentum.size()}, reference.optimizer.state().at("momentum"));
     // Training goes on.
     co_await rank.step(8, 8, 3);
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     co_await compare_with_rank_0(fabric, rank.arena.parameters());
   });
 }

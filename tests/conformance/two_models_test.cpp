@@ -7,9 +7,8 @@
 #include "conformance/harness.h"
 #include "core/packed.h"
 #include "kernels/kernels.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -26,14 +25,11 @@ void require(bool holds, const std::string& what) {
 }
 
 // Every rank has a constant gradient, which differs between models by a factor of a hundred.
-struct Model {
+struct Model : toy::Trainer {
   Model(Fabric& fabric, const std::string& name, float its_scale)
-      : scale(its_scale),
-        arena({{"a", 5000}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), SgdOptions{}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, 0, 5),
-        strategy(make_strategy(name, {}, worker)),
-        background(fabric.loop().spawn(strategy->background())) {}
+      : Trainer(fabric, {{"a", 5000}}, name, {}, {.rate = kRate, .seed = 5}), scale(its_scale) {
+    background = ScopedJob(fabric.loop().spawn(strategy->background()));
+  }
 
   float gradient() const { return scale * static_cast<float>(1 + worker.rank()); }
   bool more() const {
@@ -43,20 +39,18 @@ struct Model {
   }
 
   Task<> step() {
-    co_await strategy->expect(kBatch);
+    driver.expect(kBatch);
     co_await worker.loop().sleep_for(1ms);
-    co_await strategy->begin_step(kBatch);
+    co_await driver.begin();
     fill(arena.gradients(), gradient());
-    worker.meters.computed(1ms, kBatch);
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      strategy->gradient_ready(bucket);
-    co_await strategy->end_step(kBatch);
+    all_ready();
+    co_await driver.end(kBatch);
     ++steps;
   }
 
   // All have the same, and it is what this model's gradients make.
   Task<> check(Fabric& fabric) {
-    co_await strategy->flush();
+    co_await driver.flush();
     const Span mine = arena.parameters().at({0, 5000});
     const auto memory = allocate_on_heap(mine.count);
     std::ranges::copy(floats_of(mine), floats_of(memory->span()).begin());
@@ -91,12 +85,6 @@ struct Model {
 
   int steps = 0;
   float scale;
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
-  ScopedJob background;
 };
 
 class TwoModels : public testing::TestWithParam<std::tuple<World, int, std::string>> {

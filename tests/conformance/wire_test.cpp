@@ -8,9 +8,8 @@
 #include "conformance/whole_state.h"
 #include "kernels/bf16.h"
 #include "kernels/kernels.h"
-#include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::conformance {
 namespace {
@@ -36,14 +35,12 @@ const std::vector<Arena::Parameter> kSmall{
     {"a", 3000}, {"b", 7}, {"c", 27000}, {"d", 30001}, {"e", 1}};
 const std::vector<Arena::Parameter> kLarge{{"a", 270000}, {"b", 270000}, {"c", 300001}, {"d", 7}};
 
-struct Rank {
+struct Rank : toy::Trainer {
   Rank(Fabric& fabric, const std::string& name, const StrategyOptions& options, Numbers numbers,
        double clip = 0, const std::vector<Arena::Parameter>& parameters = kSmall)
-      : numbers(numbers),
-        arena(parameters, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), {kMomentum, 0, false}, allocator(fabric)),
-        worker(fabric, arena, optimizer, LearningRate(kRate, Schedule{}), trace, 120s, clip),
-        strategy(make_strategy(name, options, worker)) {
+      : Trainer(fabric, parameters, name, options,
+                {.rate = kRate, .momentum = kMomentum, .clip = clip}),
+        numbers(numbers) {
     std::uint64_t i = 0;
     for (const Slot& slot : arena.slots())
       for (float& value : floats_of(arena.parameters().at(slot.range)))
@@ -64,18 +61,11 @@ struct Rank {
 
   // Waits for the end of it: others use the same channels.
   Task<> step(int number) {
-    co_await strategy->begin_step(8);
+    co_await driver.begin(8);
     set_gradient(number);
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      strategy->gradient_ready(bucket);
-    co_await strategy->end_step(8);
-    co_await ready();
-  }
-
-  // What forward would read.
-  Task<> ready() {
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      co_await strategy->need(bucket);
+    all_ready();
+    co_await driver.end(8);
+    co_await read();
   }
 
   Values model() const {
@@ -83,11 +73,6 @@ struct Rank {
   }
 
   Numbers numbers;
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
 };
 
 Values rounded(Values values) {
@@ -138,8 +123,8 @@ TEST_P(Wires, StaysWithinTheBoundAndKeepsReplicasEqual) {
       growth = 1 + kMomentum * growth;
       bound += kRate * growth * std::ldexp(1.01, name == "dear" ? -8 : -7);
     }
-    co_await half.strategy->flush();
-    co_await full.strategy->flush();
+    co_await half.driver.flush();
+    co_await full.driver.flush();
     co_await expect_equal_replicas(fabric, half.model());
     const Values got = half.model(), want = full.model();
     if (fabric.size() == 1) {
@@ -162,14 +147,14 @@ TEST_P(Wires, WithGradientsThatFitGivesTheBitsOfFloat32) {
       for (int step = 1; step <= 6; ++step) {
         co_await half.step(step);
         co_await full.step(step);
-        if (step == 3) co_await half.strategy->flush();  // and goes on at the exact model
+        if (step == 3) co_await half.driver.flush();  // and goes on at the exact model
         if (step == 4) {
-          co_await half.strategy->flush();
-          half.strategy->after_flush();
+          co_await half.driver.flush();
+          half.driver.after_flush();
         }
       }
-      co_await half.strategy->flush();
-      co_await full.strategy->flush();
+      co_await half.driver.flush();
+      co_await full.driver.flush();
       expect_equal(half.model(), full.model(), "the model");
       WholeState got = co_await whole_state(fabric, *half.strategy, half.arena.size());
       WholeState want = co_await whole_state(fabric, *full.strategy, full.arena.size());
@@ -202,15 +187,15 @@ TEST_P(RoundedWires, ForwardReadsTheRoundedModelAndFlushGivesTheExactOne) {
     for (int step = 1; step <= 3; ++step) co_await rank.step(step);
     const Values live = rank.model();
     expect_equal(live, rounded(live), "what forward reads, rounded,");
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     const Values exact = rank.model();
     if (exact == live) throw Error("the flushed model is rounded");
     expect_equal(rounded(exact), live, "the exact model, rounded,");
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     expect_equal(rank.model(), exact, "a second flush");
-    rank.strategy->after_flush();
+    rank.driver.after_flush();
     expect_equal(rank.model(), live, "what forward reads after it");
-    co_await rank.strategy->flush();
+    co_await rank.driver.flush();
     expect_equal(rank.model(), exact, "a flush after that");
   });
 }
@@ -229,8 +214,8 @@ TEST_P(RoundedWires, ANewPlanKeepsTheExactModel) {
       expect_equal(half.model(), rounded(half.model()), "what forward reads, rounded,");
     }
     if (plans.size() < 2) throw Error("the plan never changed");
-    co_await half.strategy->flush();
-    co_await full.strategy->flush();
+    co_await half.driver.flush();
+    co_await full.driver.flush();
     expect_equal(half.model(), full.model(), "the model");
   });
 }
@@ -247,8 +232,8 @@ TEST_P(RoundedWires, AValueThatSomebodyWroteCounts) {
             floats_of(rank->arena.parameters())[i] = 17.123F + static_cast<float>(i);
       }
     }
-    co_await half.strategy->flush();
-    co_await full.strategy->flush();
+    co_await half.driver.flush();
+    co_await full.driver.flush();
     expect_equal(half.model(), full.model(), "the model");
   });
 }

@@ -9,12 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/trace.h"
 #include "kernels/kernels.h"
 #include "optimize/sgd.h"
 #include "sim/references.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::sim {
 namespace {
@@ -316,24 +316,21 @@ using AfterStep = std::function<void(Strategy&, Arena&, int step)>;
 // Trains (x − rank)²/2, times `factor`, from 1, and leaves the model that all have at the end.
 Task<> train_bowl(Fabric& fabric, float factor, const BeforeUpdate& before_update,
                   const AfterStep& after_step, std::vector<float>& model) {
-  Arena arena({{"x", 40}}, allocate_on_heap);
-  Sgd optimizer(arena.size(), {0.9, 0, false});
-  NoTrace trace;
-  Worker worker(fabric, arena, optimizer, LearningRate(0.05, Schedule{}), trace, 60s, 0);
-  worker.before_update = before_update;
-  const auto strategy = make_strategy("abs", {{"delay", "1"}}, worker);
-  const Span x = arena.parameters(), gradients = arena.gradients();
+  toy::Trainer trainer(fabric, {{"x", 40}}, "abs", {{"delay", "1"}},
+                       {.rate = 0.05, .momentum = 0.9, .patience = 60s});
+  trainer.worker.before_update = before_update;
+  const Span x = trainer.arena.parameters(), gradients = trainer.arena.gradients();
   fill(x, 1);
   for (int step = 0; step < 30; ++step) {
-    co_await strategy->begin_step(kBatch);
+    co_await trainer.driver.begin(kBatch);
     fill(gradients, static_cast<float>(-fabric.rank()));
     add(gradients, x);
     scale(gradients, factor);
-    co_await worker.loop().sleep_for(1ms * (1 + fabric.rank()));
-    co_await strategy->end_step(kBatch);
-    if (after_step) after_step(*strategy, arena, step);
+    co_await fabric.loop().sleep_for(1ms * (1 + fabric.rank()));
+    co_await trainer.driver.end(kBatch);
+    if (after_step) after_step(*trainer.strategy, trainer.arena, step);
   }
-  co_await strategy->flush();
+  co_await trainer.driver.flush();
   model.assign(x.host().begin(), x.host().end());
 }
 

@@ -4,10 +4,8 @@
 
 #include <numeric>
 
-#include "core/trace.h"
-#include "optimize/sgd.h"
 #include "sim/gossip_scenarios.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::sim {
 namespace {
@@ -30,25 +28,21 @@ struct Books {
 Task<> train(Fabric& fabric, std::string name, std::int64_t budget, Duration patience,
              Books& books) {
   const auto rank = static_cast<std::size_t>(fabric.rank());
-  Arena arena({{"a", 16}}, allocate_on_heap);
-  Sgd optimizer(arena.size(), SgdOptions{});
-  NoTrace trace;
-  Worker worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, patience, 0, 7);
+  toy::Trainer trainer(fabric, {{"a", 16}}, name, {},
+                       {.rate = 0.01, .patience = patience, .seed = 7});
+  Worker& worker = trainer.worker;
   worker.budget = budget;
-  const auto strategy = make_strategy(name, {}, worker);
-  const ScopedJob background(fabric.loop().spawn_background(strategy->background()));
+  trainer.start();
   for (std::int64_t step = 0; worker.progress.samples < budget; ++step) {
     const std::int64_t samples = 1000 + (step * 7919 + fabric.rank() * 104729) % 500;
-    const Duration time = (9 + fabric.rank()) * 1ms;
-    co_await strategy->expect(samples);
-    co_await worker.loop().sleep_for(time);
-    co_await strategy->begin_step(samples);
-    worker.meters.computed(time, samples);
+    trainer.driver.expect(samples);
+    co_await worker.loop().sleep_for((9 + fabric.rank()) * 1ms);
+    co_await trainer.driver.begin();
     books.computed[rank] += samples;
-    co_await strategy->end_step(samples);
+    co_await trainer.driver.end(samples);
     books.ever_too_many = books.ever_too_many || worker.progress.samples > books.all();
   }
-  co_await strategy->flush();
+  co_await trainer.driver.flush();
   books.counted[rank] = worker.progress.samples;
 }
 

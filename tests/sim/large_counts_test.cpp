@@ -5,12 +5,10 @@
 #include <numeric>
 
 #include "core/packed.h"
-#include "core/trace.h"
-#include "optimize/sgd.h"
 #include "plan/marks.h"
 #include "sim/sim_fabric.h"
 #include "sim/testbed.h"
-#include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::sim {
 namespace {
@@ -21,29 +19,23 @@ constexpr int kWorkers = 3;
 constexpr Channel kOther = 7;
 
 // One worker, as a trainer drives it.
-struct Trainee {
+struct Trainee : toy::Trainer {
   Trainee(Fabric& fabric, const std::string& name)
-      : arena({{"a", 16}}, [&](std::size_t count) { return fabric.allocate(count); }),
-        optimizer(arena.size(), SgdOptions{}),
-        worker(fabric, arena, optimizer, LearningRate(0.01, Schedule{}), trace, 60s, 0, 7),
-        strategy(make_strategy(name, {}, worker)),
-        background(fabric.loop().spawn_background(strategy->background())) {}
+      : Trainer(fabric, {{"a", 16}}, name, {}, {.rate = 0.01, .patience = 60s, .seed = 7}) {
+    start();
+  }
 
   std::int64_t done() const { return worker.progress.samples; }
 
   // Samples of another number in each step, so that no count is a round one.
   Task<> step(std::int64_t batch) {
     const std::int64_t samples = batch + (steps * 7919 + worker.rank() * 104729) % (batch / 8);
-    co_await strategy->expect(samples);
-    const Duration time = (3 + worker.rank()) * 1ms;
-    co_await worker.loop().sleep_for(time);
-    co_await strategy->begin_step(samples);
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      strategy->gradient_ready(bucket);
-    worker.meters.computed(time, samples);
-    co_await strategy->end_step(samples);
-    for (int bucket = 0; bucket < strategy->plan().count(); ++bucket)
-      co_await strategy->need(bucket);
+    driver.expect(samples);
+    co_await worker.loop().sleep_for((3 + worker.rank()) * 1ms);
+    co_await driver.begin();
+    all_ready();
+    co_await driver.end(samples);
+    co_await read();
     own += samples;
     ++steps;
   }
@@ -63,12 +55,6 @@ struct Trainee {
     co_return all / kWorkers;
   }
 
-  NoTrace trace;
-  Arena arena;
-  Sgd optimizer;
-  Worker worker;
-  std::unique_ptr<Strategy> strategy;
-  ScopedJob background;
   std::int64_t steps = 0, own = 0;
 };
 

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/trace.h"
 #include "optimize/sgd.h"
 #include "sim/references.h"
 #include "skein/error.h"
 #include "strategy/registry.h"
+#include "toy/trainer.h"
 
 namespace skein::sim {
 namespace {
@@ -493,23 +493,21 @@ struct Stand {
 
 Task<> follow(Fabric& fabric, const std::string& name, const StrategyOptions& options,
               Duration pace, int steps, std::int64_t& computed, std::vector<Stand>& stands) {
-  Arena arena({{"a", 16}}, allocate_on_heap);
-  Sgd optimizer(arena.size(), SgdOptions{});
-  NoTrace trace;
-  Worker worker(fabric, arena, optimizer,
-                LearningRate(static_cast<double>(kRamp), Schedule{.warmup = kRamp}), trace, 60s, 0);
-  const auto strategy = make_strategy(name, options, worker);
+  toy::Trainer trainer(
+      fabric, {{"a", 16}}, name, options,
+      {.rate = static_cast<double>(kRamp), .schedule = Schedule{.warmup = kRamp}, .patience = 60s});
+  const Worker& worker = trainer.worker;
   const auto look = [&] {
     stands.push_back({worker.learning_rate(), worker.progress.samples, computed});
   };
   for (int step = 0; step < steps; ++step) {
     look();
-    co_await strategy->begin_step(kBatch);
+    co_await trainer.driver.begin(kBatch);
     co_await worker.loop().sleep_for(pace * (8 + (step * 5 + fabric.rank()) % 3) / 9);
     computed += kBatch;
-    co_await strategy->end_step(kBatch);
+    co_await trainer.driver.end(kBatch);
   }
-  co_await strategy->flush();
+  co_await trainer.driver.flush();
   look();
 }
 

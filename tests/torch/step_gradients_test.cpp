@@ -1,5 +1,5 @@
 // Who touches gradients between backward() and step() is seen; what autograd does is not.
-#include "torch/step_gradients.h"
+#include "strategy/step_gradients.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -7,6 +7,7 @@
 #include "skein/error.h"
 #include "test_net.h"
 #include "torch/gradient_hooks.h"
+#include "torch/read_hook.h"
 
 namespace skein::step_gradients_test {
 namespace {
@@ -26,11 +27,24 @@ struct Layers : torch::nn::Module {
   std::vector<torch::nn::Linear> layers;
 };
 
+class Watched final : public Program {
+ public:
+  Watched(const Binding& binding, std::function<void(int)> on_touch)
+      : binding_(binding), touches_(binding, std::move(on_touch), ReadHook::Watch::gradients) {}
+  bool sees_touches() const override { return true; }
+  void watch_gradients(bool on) override { on ? touches_.activate() : touches_.deactivate(); }
+  bool gradient_is_in_place(int slot) const override { return binding_.gradient_is_in_place(slot); }
+
+ private:
+  const Binding& binding_;
+  ReadHook touches_;
+};
+
 class TouchedGradients : public testing::Test {
  protected:
   void begin(int passes = 1, bool sends = true, bool weight_known = true) {
     left.clear();
-    gradients.begin(plan, passes, sends, weight_known);
+    gradients.begin(binding.arena(), plan, passes, sends, weight_known);
   }
 
   // A step in which nobody touches anything: from then on buckets leave in backward.
@@ -43,7 +57,8 @@ class TouchedGradients : public testing::Test {
   Layers net;
   Binding binding{net, allocate_on_heap};
   BucketPlan plan{binding.arena(), Fusion::none()};
-  StepGradients gradients{binding};
+  Watched program{binding, [this](int slot) { gradients.on_touch(slot); }};
+  StepGradients gradients{program};
   std::vector<int> left;
   GradientHooks hooks{binding, [this](int slot) {
                         if (const int bucket = gradients.add(slot); bucket >= 0)

@@ -14,7 +14,6 @@
 #include "kernels/kernels.h"
 #include "optimize/sgd.h"
 #include "skein/error.h"
-#include "strategy/handover.h"
 #include "strategy/registry.h"
 
 namespace skein::conformance {
