@@ -39,6 +39,7 @@
 #include "skein/stop.h"
 #include "skein/torch_optimizer.h"
 #include "skein/torch_share.h"
+#include "skein/totals.h"
 #include "skein/weights.h"
 #include "skein/world.h"
 
@@ -320,9 +321,10 @@ class Distributed {
   // first step, and get the same; they may be another number than those who saved, with another
   // strategy. A checkpoint that is damaged is passed over, with a line on stderr. ConfigError, on
   // all workers and with the run as it was, where there are checkpoints and none is whole, where
-  // the model or the optimizer is another (it names the tensor), and after a step.
+  // the model or the optimizer is another (it names the tensor), where `identity` is not what
+  // CheckpointOptions::identity was (it names the entry), and after a step.
   // Called by: all workers, before the first step, after the same step.
-  Resumed resume(const std::string& dir);
+  Resumed resume(const std::string& dir, const Values& identity = {});
 
   // Samples trained on so far, by all workers.
   // Called by: each worker for itself, at any time, at its own pace.
@@ -331,6 +333,23 @@ class Distributed {
   // Updates made so far.
   // Called by: each worker for itself, at any time, at its own pace.
   std::int64_t steps() const;
+
+  // How this worker has spent its time, what it has sent, and how large the model is.
+  // Called by: each worker for itself, at any time, at its own pace.
+  Totals totals() const;
+
+  // What the strategy promises, for programs that let their users choose one.
+  // Called by: each worker for itself, at any time, at its own pace.
+  RunTraits traits() const;
+
+  // What the strategy has counted, for the report at the end.
+  // Called by: each worker for itself, at any time, at its own pace.
+  StrategyReport strategy_report();
+
+  // How many of the next global batch's `samples` each worker should compute, by rank, for programs
+  // that divide it themselves. ConfigError where the strategy is not in lockstep.
+  // Called by: each worker for itself, between steps, at its own pace.
+  std::vector<std::int64_t> shares(std::int64_t samples);
 
   // Of the next update, of parameters that no group changes.
   // Called by: each worker for itself, at any time, at its own pace.

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -94,6 +95,17 @@ class World : public Workers {
   // Called by: each worker for itself, at any time, at its own pace.
   std::string fabric() const;
 
+  // The rank that speaks and writes files for all: 0, or the lowest that lives where losses are
+  // tolerated and rank 0 was lost before the last call of all workers.
+  // Called by: each worker for itself, at any time, at its own pace.
+  int leader() const;
+
+  // The leader runs `body`; when this returns it has, or has been lost and the next one has. What
+  // `body` throws all workers throw: ConfigError where it was one, else Error. `name` appears in
+  // errors.
+  // Called by: all workers, at any time, after the same step.
+  void once(const std::function<void()>& body, const std::string& name = {});
+
   // The workers of these ranks, which may be in any order. All workers of the world call it, with
   // the same ranks: ConfigError for ranks that there are not or that come twice. At most about 2000
   // groups in a run.
@@ -109,6 +121,11 @@ class World : public Workers {
   // destructors do not wait for a last update.
   // Called by: any worker, at any time, at its own pace.
   void fail(const std::string& reason);
+
+  // The same with the text of the error that ends this worker. Of an IoError the launcher's report
+  // says whose loss it was, too.
+  // Called by: any worker, at any time, at its own pace.
+  void fail(const std::exception& error);
 
   // Calls `ask` about every 100 ms while this worker waits in a call of this world, its groups or
   // its runs, on the thread that waits: so that a program can look whether its user wants it to

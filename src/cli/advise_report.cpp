@@ -7,6 +7,7 @@
 
 #include "advise/cluster.h"
 #include "advise/sentences.h"
+#include "core/field_names.h"
 #include "core/units.h"
 #include "launch/shell.h"
 
@@ -26,11 +27,11 @@ Json candidate_json(const Candidate& each, const advise::Rule& rule) {
             {"wire", advise::is_bf16(each.setup) ? "bf16" : "f32"},
             {"levels", each.setup.one_level ? "one" : "auto"},
             {"synchronous", advise::is_synchronous(each.setup)},
-            {"iteration_ms", each.iteration_ms},
-            {"samples_per_second", each.samples_per_second},
+            {field::kIterationMs, each.iteration_ms},
+            {field::kSamplesPerSecond, each.samples_per_second},
             {"utilisation", each.of_summed_speed},
             {"bytes_per_step", each.bytes_per_step},
-            {"exposed_comm_ms", each.exposed_ms},
+            {field::kExposedCommMs, each.exposed_ms},
             {"steps_between_averages", each.steps_between},
             {"must_gain_percent", rule.percent(each.setup)}};
   if (!each.error.empty()) json["error"] = each.error;

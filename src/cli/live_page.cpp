@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "observe/json_text.h"
 #include "skein/error.h"
+#include "skein/metrics_file.h"
 
 namespace skein {
 namespace {
@@ -67,7 +69,7 @@ void Watchers::note(const LaunchEvent& event) {
       {"text", event.text.substr(0, event.text.find_last_not_of("\n ") + 1)}};
   if (event.rank >= 0) line["rank"] = event.rank;
   try {
-    MetricsFile(folder_ / kEvents).write(line);
+    MetricsWriter(folder_ / kEvents).write_json(text_of(line));
   } catch (const Error&) {
   }
 }

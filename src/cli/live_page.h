@@ -7,7 +7,6 @@
 #include <string>
 
 #include "launch/launcher.h"
-#include "observe/metrics_file.h"
 #include "page/server.h"
 #include "train/options.h"
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/field_names.h"
 #include "core/statistics.h"
 #include "core/units.h"
 
@@ -56,11 +57,11 @@ Json worker_rows(const sim::Report& report) {
     const sim::WorkerReport& each = report.workers[rank];
     Json row{{"rank", rank},
              {"samples", each.figures.samples},
-             {"micro_batches", each.figures.micro_batches},
-             {"busy_fraction", busy_fraction(each.figures)},
-             {"waiting_fraction", waiting_fraction(each.figures)},
-             {"exposed_comm_ms", exposed_ms(each.figures)},
-             {"bytes_sent", each.bytes_sent},
+             {field::kMicroBatches, each.figures.micro_batches},
+             {field::kBusyFraction, busy_fraction(each.figures)},
+             {field::kWaitingFraction, waiting_fraction(each.figures)},
+             {field::kExposedCommMs, exposed_ms(each.figures)},
+             {field::kBytesSent, each.bytes_sent},
              {"outcome", outcome_name(each.outcome.kind)}};
     if (!each.strategy.empty()) row["figures"] = each.strategy;
     if (!each.outcome.error.empty()) {
@@ -95,19 +96,21 @@ void add_observations(Json& json, const SimulateOptionReader::Request& request,
                          {"seconds", seconds(seen.time)},
                          {"value", seen.consensus}});
     if (!seen.quality) continue;
-    Json point{
-        {"seconds", seconds(seen.time)}, {"samples", seen.samples}, {"loss", seen.quality->loss}};
-    if (seen.quality->accuracy) point["accuracy"] = *seen.quality->accuracy;
+    Json point{{"seconds", seconds(seen.time)},
+               {"samples", seen.samples},
+               {field::kLoss, seen.quality->loss}};
+    if (seen.quality->accuracy) point[field::kAccuracy] = *seen.quality->accuracy;
     curve.push_back(std::move(point));
   }
   json["consensus"] = std::move(consensus);
   if (curve.empty()) return;
-  json["loss"] = curve.back()["loss"];
-  if (curve.back().contains("accuracy")) json["accuracy"] = curve.back()["accuracy"];
+  json[field::kLoss] = curve.back()[field::kLoss];
+  if (curve.back().contains(field::kAccuracy))
+    json[field::kAccuracy] = curve.back()[field::kAccuracy];
   json["curve"] = std::move(curve);
   const auto& scenario = request.scenario;
   if (scenario.target_loss > 0 || scenario.target_accuracy > 0)
-    json["seconds_to_target"] = report.target ? Json(seconds(*report.target)) : Json();
+    json[field::kSecondsToTarget] = report.target ? Json(seconds(*report.target)) : Json();
 }
 
 std::string device_name(sim::Objective* objective) {
@@ -116,11 +119,11 @@ std::string device_name(sim::Objective* objective) {
 }
 
 std::string device_text(const Json& figures) {
-  if (!figures.contains("device_memory_bytes")) return "";
+  if (!figures.contains(field::kDeviceMemoryBytes)) return "";
   return fmt::format("\n{}: {:.0f} samples per real second, {} of its memory in use",
                      figures["device"].get<std::string>(),
                      figures["samples_per_wall_second"].get<double>(),
-                     print_bytes(figures["device_memory_bytes"].get<double>()));
+                     print_bytes(figures[field::kDeviceMemoryBytes].get<double>()));
 }
 
 std::string plural(std::int64_t count, const char* word) {
@@ -131,10 +134,11 @@ std::string worker_table(const Json& rows) {
   std::string text = fmt::format("{:>6}{:>12}{:>8}{:>14}{:>12}  {}", "rank", "samples", "busy",
                                  "exposed ms", "sent", "");
   for (const Json& row : rows) {
-    text += fmt::format(
-        "\n{:>6}{:>12}{:>6.1f} %{:>14.2f}{:>12}", row["rank"].get<int>(),
-        row["samples"].get<std::int64_t>(), 100 * row["busy_fraction"].get<double>(),
-        row["exposed_comm_ms"].get<double>(), print_bytes(row["bytes_sent"].get<double>()));
+    text += fmt::format("\n{:>6}{:>12}{:>6.1f} %{:>14.2f}{:>12}", row["rank"].get<int>(),
+                        row["samples"].get<std::int64_t>(),
+                        100 * row[field::kBusyFraction].get<double>(),
+                        row[field::kExposedCommMs].get<double>(),
+                        print_bytes(row[field::kBytesSent].get<double>()));
     if (row["outcome"] == "failed" || row["outcome"] == "crashed")
       text += "  " + row["outcome"].get<std::string>();
   }
@@ -143,28 +147,28 @@ std::string worker_table(const Json& rows) {
 
 std::string busy_range(const Json& rows) {
   std::vector<double> busy;
-  for (const Json& row : rows) busy.push_back(100 * row["busy_fraction"].get<double>());
+  for (const Json& row : rows) busy.push_back(100 * row[field::kBusyFraction].get<double>());
   return fmt::format("workers busy {:.1f} % to {:.1f} % of the time, median {:.1f} %",
                      quantile(busy, 0), quantile(busy, 1), quantile(busy, 0.5));
 }
 
 std::string model_text(const Json& figures) {
   std::string text;
-  if (figures.contains("loss")) {
-    text += fmt::format("\nloss {:.6g}", figures["loss"].get<double>());
-    if (figures.contains("accuracy"))
-      text += fmt::format(", accuracy {:.2f} %", 100 * figures["accuracy"].get<double>());
+  if (figures.contains(field::kLoss)) {
+    text += fmt::format("\nloss {:.6g}", figures[field::kLoss].get<double>());
+    if (figures.contains(field::kAccuracy))
+      text += fmt::format(", accuracy {:.2f} %", 100 * figures[field::kAccuracy].get<double>());
   }
   if (figures.contains("consensus")) {
     const Json& last = figures["consensus"].back();
     text += fmt::format("\nconsensus distance {:.4g} at {:.4g} gradients",
                         last["value"].get<double>(), last["time"].get<double>());
   }
-  if (figures.contains("seconds_to_target"))
-    text += figures["seconds_to_target"].is_null()
+  if (figures.contains(field::kSecondsToTarget))
+    text += figures[field::kSecondsToTarget].is_null()
                 ? std::string("\nthe target was not reached")
                 : fmt::format("\ntarget reached after {:.4g} virtual s",
-                              figures["seconds_to_target"].get<double>());
+                              figures[field::kSecondsToTarget].get<double>());
   return text;
 }
 
@@ -197,39 +201,39 @@ Json figures_of(const SimulateOptionReader::Request& request, const sim::Report&
   }
   const double summed_speed =
       static_cast<double>(scenario.batch * scenario.workers) / seconds(scenario.mean_gradient());
-  Json json{
-      {"strategy", scenario.strategy},
-      {"workers", scenario.workers},
-      {"gpus_per_host", scenario.network.workers_per_host},
-      {"network", scenario.network.name},
-      {"objective", request.objective_name},
-      {"profile", scenario.profile.name},
-      {"parameters", report.parameters},
-      {"batch", scenario.batch},
-      {"samples", report.samples},
-      {"seconds", active},
-      {"samples_per_second", report.samples_per_second},
-      {"utilisation", report.samples_per_second / summed_speed},
-      {"iterations", report.workers.front().figures.steps},
-      {"iteration_ms", {{"p50", quantile(iterations, 0.5)}, {"p95", quantile(iterations, 0.95)}}},
-      {"exposed_comm_ms", exposed},
-      {"bytes_sent", static_cast<std::int64_t>(bytes)},
-      {"events", report.events},
-      {"events_per_second",
-       static_cast<double>(report.events) / std::max(1e-9, report.wall_seconds)},
-      {"wall_seconds", report.wall_seconds},
-      {"samples_per_wall_second",
-       static_cast<double>(report.samples) / std::max(1e-9, report.wall_seconds)},
-      {"device", device_name(request.objective.get())},
-      {"trace_hash", fmt::format("{:016x}", report.hash)},
-      {"completed", report.completed()},
-      {"hung", report.hung},
-      {"lost_workers", report.lost()},
-      {"first_failure", nullptr},
-      {"figures", report.workers.front().strategy},
-      {"summary", report.summary},
-      {"per_worker", worker_rows(report)}};
-  if (report.device_memory > 0) json["device_memory_bytes"] = report.device_memory;
+  Json json{{"strategy", scenario.strategy},
+            {"workers", scenario.workers},
+            {"gpus_per_host", scenario.network.workers_per_host},
+            {"network", scenario.network.name},
+            {"objective", request.objective_name},
+            {"profile", scenario.profile.name},
+            {"parameters", report.parameters},
+            {"batch", scenario.batch},
+            {"samples", report.samples},
+            {"seconds", active},
+            {field::kSamplesPerSecond, report.samples_per_second},
+            {"utilisation", report.samples_per_second / summed_speed},
+            {field::kIterations, report.workers.front().figures.steps},
+            {field::kIterationMs,
+             {{"p50", quantile(iterations, 0.5)}, {"p95", quantile(iterations, 0.95)}}},
+            {field::kExposedCommMs, exposed},
+            {field::kBytesSent, static_cast<std::int64_t>(bytes)},
+            {"events", report.events},
+            {"events_per_second",
+             static_cast<double>(report.events) / std::max(1e-9, report.wall_seconds)},
+            {"wall_seconds", report.wall_seconds},
+            {"samples_per_wall_second",
+             static_cast<double>(report.samples) / std::max(1e-9, report.wall_seconds)},
+            {"device", device_name(request.objective.get())},
+            {"trace_hash", fmt::format("{:016x}", report.hash)},
+            {"completed", report.completed()},
+            {"hung", report.hung},
+            {"lost_workers", report.lost()},
+            {"first_failure", nullptr},
+            {"figures", report.workers.front().strategy},
+            {"summary", report.summary},
+            {field::kPerWorker, worker_rows(report)}};
+  if (report.device_memory > 0) json[field::kDeviceMemoryBytes] = report.device_memory;
   Json faults = Json::array();
   for (const sim::Fault& fault : scenario.faults) faults.push_back(sim::describe(fault));
   json["faults"] = std::move(faults);
@@ -257,13 +261,14 @@ std::string simulation_text(const Json& figures) {
       per_host > 1 ? fmt::format(", {} per host", per_host) : "",
       figures["network"].get<std::string>(), figures["profile"].get<std::string>(),
       print_count(figures["parameters"].get<double>()), figures["batch"].get<std::int64_t>(),
-      figures["iteration_ms"]["p50"].get<double>(), figures["iteration_ms"]["p95"].get<double>(),
-      figures["exposed_comm_ms"].get<double>(), figures["samples_per_second"].get<double>(),
+      figures[field::kIterationMs]["p50"].get<double>(),
+      figures[field::kIterationMs]["p95"].get<double>(),
+      figures[field::kExposedCommMs].get<double>(), figures[field::kSamplesPerSecond].get<double>(),
       100 * figures["utilisation"].get<double>(),
-      plural(figures["iterations"].get<std::int64_t>(), "iteration"),
-      figures["seconds"].get<double>(), print_bytes(figures["bytes_sent"].get<double>()));
+      plural(figures[field::kIterations].get<std::int64_t>(), "iteration"),
+      figures["seconds"].get<double>(), print_bytes(figures[field::kBytesSent].get<double>()));
   text += model_text(figures);
-  const Json& rows = figures["per_worker"];
+  const Json& rows = figures[field::kPerWorker];
   text += "\n" + (rows.size() <= kMostRows ? worker_table(rows) : busy_range(rows));
   if (!figures["summary"].get<std::string>().empty())
     text += "\n" + figures["summary"].get<std::string>();
@@ -283,7 +288,8 @@ std::string sweep_text(const std::vector<SweepPoint>& points) {
     return std::any_of(points.begin(), points.end(),
                        [&](const SweepPoint& point) { return point.figures.contains(key); });
   };
-  const bool loss = has("loss"), consensus = has("consensus"), target = has("seconds_to_target");
+  const bool loss = has(field::kLoss), consensus = has("consensus"),
+             target = has(field::kSecondsToTarget);
   std::vector<std::size_t> widths;
   for (std::size_t key = 0; key < points.front().settings.size(); ++key) {
     std::size_t width = points.front().settings[key].first.size();
@@ -304,16 +310,16 @@ std::string sweep_text(const std::vector<SweepPoint>& points) {
     text += "\n";
     for (std::size_t key = 0; key < widths.size(); ++key)
       text += fmt::format("{:<{}}", point.settings[key].second, widths[key]);
-    text += fmt::format("{:>14.2f}{:>12.2f}{:>12.0f}{:>6.1f} %{:>11}",
-                        f["iteration_ms"]["p50"].get<double>(), f["exposed_comm_ms"].get<double>(),
-                        f["samples_per_second"].get<double>(), 100 * f["utilisation"].get<double>(),
-                        print_bytes(f["bytes_sent"].get<double>()));
-    if (loss) text += fmt::format("{:>12.5g}", f.value("loss", 0.0));
+    text += fmt::format(
+        "{:>14.2f}{:>12.2f}{:>12.0f}{:>6.1f} %{:>11}", f[field::kIterationMs]["p50"].get<double>(),
+        f[field::kExposedCommMs].get<double>(), f[field::kSamplesPerSecond].get<double>(),
+        100 * f["utilisation"].get<double>(), print_bytes(f[field::kBytesSent].get<double>()));
+    if (loss) text += fmt::format("{:>12.5g}", f.value(field::kLoss, 0.0));
     if (consensus) text += fmt::format("{:>12.4g}", f["consensus"].back()["value"].get<double>());
     if (target)
-      text += f["seconds_to_target"].is_null()
+      text += f[field::kSecondsToTarget].is_null()
                   ? fmt::format("{:>12}", "-")
-                  : fmt::format("{:>12.4g}", f["seconds_to_target"].get<double>());
+                  : fmt::format("{:>12.4g}", f[field::kSecondsToTarget].get<double>());
     if (f["completed"] == false) text += "  failed";
   }
   return text;

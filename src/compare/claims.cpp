@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/field_names.h"
+
 namespace skein::compare {
 namespace {
 
@@ -115,8 +117,8 @@ class Writer {
                                   : fmt::format("reached {} in {} of {} rounds", goal,
                                                 found->second.count, found->second.of);
       say(fmt::format("{} {}{}.", row.name, how,
-                      known(row, "accuracy") != nullptr
-                          ? fmt::format("; it ended at {}", shown(row, "accuracy"))
+                      known(row, field::kAccuracy) != nullptr
+                          ? fmt::format("; it ended at {}", shown(row, field::kAccuracy))
                           : ""));
     }
   }
@@ -184,8 +186,9 @@ class Writer {
     say(fmt::format(
         "After {:.0f} samples, as many as all have seen, {} had the highest accuracy ({}) and {} "
         "the lowest ({}){}.",
-        context_.equal_samples, best.name, print_spread(figure("accuracy"), best.at_equal_samples),
-        worst.name, print_spread(figure("accuracy"), worst.at_equal_samples),
+        context_.equal_samples, best.name,
+        print_spread(figure(field::kAccuracy), best.at_equal_samples), worst.name,
+        print_spread(figure(field::kAccuracy), worst.at_equal_samples),
         verdict(best.at_equal_samples, worst.at_equal_samples)));
   }
 
@@ -220,11 +223,11 @@ class Writer {
   }
 
   void bytes() {
-    const auto order = ranked(rows_, "bytes_sent");
+    const auto order = ranked(rows_, field::kBytesSent);
     if (order.size() < 2) return;
     say(fmt::format("{} sent the least, {}; {} the most, {}.", order.front()->name,
-                    shown(*order.front(), "bytes_sent"), order.back()->name,
-                    shown(*order.back(), "bytes_sent")));
+                    shown(*order.front(), field::kBytesSent), order.back()->name,
+                    shown(*order.back(), field::kBytesSent)));
   }
 
   // By what one is better than another: the time to the target, else the speed.
@@ -276,8 +279,8 @@ class Writer {
     out_.recommendation += ".";
   }
 
-  static constexpr const char* kTime = "seconds_to_target";
-  static constexpr const char* kSpeed = "samples_per_second";
+  static constexpr const char* kTime = field::kSecondsToTarget;
+  static constexpr const char* kSpeed = field::kSamplesPerSecond;
 
   const std::vector<ClaimRow>& rows_;
   const ClaimContext& context_;

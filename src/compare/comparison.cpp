@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/field_names.h"
 #include "skein/error.h"
 
 namespace skein::compare {
@@ -42,7 +43,7 @@ Json utilisation(const Row& row) {
     for (const Run& run : row.runs)
       if (run.ok() && rank < run.busy.size() && run.busy[rank] >= 0)
         values.emplace_back(run.busy[rank]);
-    out.push_back({{"rank", rank}, {"busy_fraction", to_json(spread_of(values))}});
+    out.push_back({{"rank", rank}, {field::kBusyFraction, to_json(spread_of(values))}});
   }
   return out;
 }
@@ -57,7 +58,7 @@ Json to_json(const Row& row, const Comparison& comparison, double samples) {
            {"options", object(row.entry.options)},
            {"command", row.runs.empty() ? "" : row.runs.front().command},
            {"figures", std::move(figures)},
-           {"per_worker", utilisation(row)},
+           {field::kPerWorker, utilisation(row)},
            {"runs", std::move(runs)}};
   if (row.summed_speed > 0) out["summed_speed"] = row.summed_speed;
   if (samples > 0) out["accuracy_at_equal_samples"] = to_json(accuracy_at_samples(row, samples));
@@ -134,13 +135,13 @@ Json to_json(const Comparison& comparison) {
   return {{"kind", comparison.kind},
           {"title", comparison.title},
           {"typed", comparison.typed},
-          {"started", comparison.started},
+          {field::kStarted, comparison.started},
           {"cores", std::thread::hardware_concurrency()},
           {"job", object(comparison.job)},
           {"workers", comparison.workers},
           {"rounds", comparison.rounds},
           {"spread", "lowest to highest of the rounds"},
-          {"target_accuracy", comparison.target > 0 ? Json(comparison.target) : Json()},
+          {field::kTargetAccuracy, comparison.target > 0 ? Json(comparison.target) : Json()},
           {"equal_samples", samples > 0 ? Json(samples) : Json()},
           {"running", comparison.running},
           {"complete", comparison.complete},
@@ -157,7 +158,7 @@ Comparison comparison_from_json(const Json& json) {
     out.title = json.at("title");
     out.rounds = json.at("rounds");
     out.complete = json.at("complete");
-    if (!json.at("target_accuracy").is_null()) out.target = json.at("target_accuracy");
+    if (!json.at(field::kTargetAccuracy).is_null()) out.target = json.at(field::kTargetAccuracy);
     for (const Json& entry : json.at("entries")) {
       Row& row = out.rows.emplace_back();
       row.entry.name = entry.at("name");

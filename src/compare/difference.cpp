@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compare/table.h"
+#include "core/field_names.h"
 #include "skein/error.h"
 
 namespace skein::compare {
@@ -21,7 +22,7 @@ const Json* entry_named(const Json& comparison, const std::string& name) {
 
 // A target that no round reached took them longer than any time: that is known of each of them.
 Spread counted(const std::string& key, Spread spread) {
-  if (key != "seconds_to_target" || spread.count > 0) return spread;
+  if (key != field::kSecondsToTarget || spread.count > 0) return spread;
   spread.low = spread.high = INFINITY;
   spread.count = spread.of;
   return spread;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/field_names.h"
 #include "core/units.h"
 
 namespace skein::compare {
@@ -23,8 +24,8 @@ std::optional<double> number(const Json& json, const char* key) {
 std::optional<double> mean_of_workers(const Json& result, const char* key) {
   double sum = 0;
   int workers = 0;
-  if (result.contains("per_worker"))
-    for (const Json& worker : result["per_worker"])
+  if (result.contains(field::kPerWorker))
+    for (const Json& worker : result[field::kPerWorker])
       if (const auto value = number(worker, key)) {
         sum += *value;
         ++workers;
@@ -59,17 +60,17 @@ std::string print_end(const Figure& figure, double value) {
 const std::vector<Figure>& all_figures() {
   using Kind = Figure::Kind;
   static const std::vector<Figure> figures{
-      {"seconds_to_target", "time to target", Kind::seconds, false},
-      {"accuracy", "accuracy", Kind::percent, true},
-      {"loss", "loss", Kind::plain, false},
-      {"samples_per_second", "samples/s", Kind::count, true},
+      {field::kSecondsToTarget, "time to target", Kind::seconds, false},
+      {field::kAccuracy, "accuracy", Kind::percent, true},
+      {field::kLoss, "loss", Kind::plain, false},
+      {field::kSamplesPerSecond, "samples/s", Kind::count, true},
       {"of_summed_speed", "of S", Kind::percent, true},
-      {"busy_fraction", "busy", Kind::percent, true},
+      {field::kBusyFraction, "busy", Kind::percent, true},
       {"ms_per_1000_samples", "time/1k", Kind::milliseconds, false},
       {"waiting_ms_per_1000_samples", "waiting/1k", Kind::milliseconds, false},
-      {"iteration_ms", "iteration", Kind::milliseconds, false, false},
-      {"exposed_comm_ms", "exposed", Kind::milliseconds, false, false},
-      {"bytes_sent", "sent", Kind::bytes, false}};
+      {field::kIterationMs, "iteration", Kind::milliseconds, false, false},
+      {field::kExposedCommMs, "exposed", Kind::milliseconds, false, false},
+      {field::kBytesSent, "sent", Kind::bytes, false}};
   return figures;
 }
 
@@ -115,16 +116,17 @@ RunFigures figures_of(const Json& result, double summed_speed) {
   RunFigures out;
   for (const Figure& each : all_figures())
     if (const auto value = number(result, each.key.c_str())) out[each.key] = *value;
-  if (const auto step = result.find("iteration_ms"); step != result.end() && step->is_object())
-    if (const auto value = number(*step, "p50")) out["iteration_ms"] = *value;
+  if (const auto step = result.find(field::kIterationMs); step != result.end() && step->is_object())
+    if (const auto value = number(*step, "p50")) out[field::kIterationMs] = *value;
   if (const auto share = number(result, "utilisation")) out["of_summed_speed"] = *share;
-  if (summed_speed > 0 && out.count("samples_per_second") != 0)
-    out["of_summed_speed"] = out["samples_per_second"] / summed_speed;
-  if (const auto busy = mean_of_workers(result, "busy_fraction")) out["busy_fraction"] = *busy;
-  const auto speed = number(result, "samples_per_second");
+  if (summed_speed > 0 && out.count(field::kSamplesPerSecond) != 0)
+    out["of_summed_speed"] = out[field::kSamplesPerSecond] / summed_speed;
+  if (const auto busy = mean_of_workers(result, field::kBusyFraction))
+    out[field::kBusyFraction] = *busy;
+  const auto speed = number(result, field::kSamplesPerSecond);
   if (!speed || *speed <= 0) return out;
   out["ms_per_1000_samples"] = 1e6 / *speed;
-  if (const auto waiting = mean_of_workers(result, "waiting_fraction"))
+  if (const auto waiting = mean_of_workers(result, field::kWaitingFraction))
     out["waiting_ms_per_1000_samples"] = *waiting * 1e6 / *speed;
   return out;
 }
@@ -138,7 +140,7 @@ RowFigures figures_over(const std::vector<RunFigures>& rounds, bool target) {
       const auto found = round.find(each.key);
       values.push_back(found == round.end() ? std::nullopt : std::optional<double>(found->second));
     }
-    const bool time = each.key == "seconds_to_target";
+    const bool time = each.key == field::kSecondsToTarget;
     const Spread spread = time ? spread_of_times(values) : spread_of(values);
     if (spread.count > 0 || (time && target && !rounds.empty())) out[each.key] = spread;
   }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/field_names.h"
+
 namespace skein::compare {
 namespace {
 
@@ -33,9 +35,9 @@ CurvePoint point_of(const Json& line) {
   CurvePoint point;
   point.seconds = line.value("seconds", 0.0);
   point.samples = line.value("samples", 0.0);
-  if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number())
+  if (const auto loss = line.find(field::kLoss); loss != line.end() && loss->is_number())
     point.loss = loss->get<double>();
-  if (const auto found = line.find("accuracy"); found != line.end() && found->is_number())
+  if (const auto found = line.find(field::kAccuracy); found != line.end() && found->is_number())
     point.accuracy = found->get<double>();
   return point;
 }
@@ -48,7 +50,7 @@ void read_metrics(const std::filesystem::path& path, Run& run) {
     const Json line = Json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     if (line.value("kind", "") == "evaluation") run.curve.push_back(point_of(line));
-    const auto distance = line.find("consensus_distance");
+    const auto distance = line.find(field::kConsensusDistance);
     if (distance == line.end() || !distance->is_number()) continue;
     const double value = distance->get<double>();
     if (value != last) run.consensus.push_back({line.value("seconds", 0.0), value});
@@ -60,7 +62,7 @@ void read_metrics(const std::filesystem::path& path, Run& run) {
 void read_last_distance(const Json& result, Run& run) {
   const auto figures = result.find("figures");
   if (figures == result.end() || !figures->is_object()) return;
-  const auto distance = figures->find("consensus_distance");
+  const auto distance = figures->find(field::kConsensusDistance);
   if (distance == figures->end() || !distance->is_number()) return;
   const double value = distance->get<double>();
   if (run.consensus.empty() || run.consensus.back().value != value)
@@ -86,9 +88,9 @@ void read_results(Run& run, double summed_speed) {
     return;
   }
   run.figures = figures_of(result, summed_speed);
-  if (result.contains("per_worker"))
-    for (const Json& worker : result["per_worker"])
-      run.busy.push_back(worker.value("busy_fraction", -1.0));
+  if (result.contains(field::kPerWorker))
+    for (const Json& worker : result[field::kPerWorker])
+      run.busy.push_back(worker.value(field::kBusyFraction, -1.0));
   read_curves(result, run);
   if (std::filesystem::exists(folder / "metrics.jsonl")) {
     read_metrics(folder / "metrics.jsonl", run);
@@ -136,14 +138,14 @@ Json to_json(const Run& run) {
   for (const CurvePoint& each : run.curve)
     curve.push_back({{"seconds", each.seconds},
                      {"samples", each.samples},
-                     {"loss", each.loss},
-                     {"accuracy", each.accuracy ? Json(*each.accuracy) : Json()}});
+                     {field::kLoss, each.loss},
+                     {field::kAccuracy, each.accuracy ? Json(*each.accuracy) : Json()}});
   for (const ConsensusPoint& each : run.consensus)
     consensus.push_back({{"seconds", each.seconds}, {"value", each.value}});
   for (const double each : run.busy) busy.push_back(each < 0 ? Json() : Json(each));
   out["curve"] = std::move(curve);
   out["consensus"] = std::move(consensus);
-  out["busy_fraction"] = std::move(busy);
+  out[field::kBusyFraction] = std::move(busy);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/field_names.h"
 #include "core/parse_number.h"
 #include "core/spec.h"
 #include "skein/error.h"
@@ -25,9 +26,9 @@ double figure_or(const Run& run, const char* key, double otherwise) {
 // The less the better, first by the first.
 std::pair<double, double> badness(const Run& run, JudgedBy by) {
   constexpr double never = std::numeric_limits<double>::infinity();
-  const double loss = figure_or(run, "loss", never);
-  const double accuracy = figure_or(run, "accuracy", -1);
-  if (by == JudgedBy::time) return {figure_or(run, "seconds_to_target", never), -accuracy};
+  const double loss = figure_or(run, field::kLoss, never);
+  const double accuracy = figure_or(run, field::kAccuracy, -1);
+  if (by == JudgedBy::time) return {figure_or(run, field::kSecondsToTarget, never), -accuracy};
   return {-accuracy, loss};
 }
 

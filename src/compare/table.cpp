@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/field_names.h"
 #include "core/spec.h"
 
 namespace skein::compare {
@@ -36,7 +37,7 @@ std::string failure(const Run& run) {
 
 // What is left out is in the JSON. The time per 1,000 samples is the speed in other words.
 bool in_table(const Figure& figure) {
-  return figure.comparable && figure.key != "loss" && figure.key != "ms_per_1000_samples";
+  return figure.comparable && figure.key != field::kLoss && figure.key != "ms_per_1000_samples";
 }
 
 // What every entry has no figure of takes no column.
@@ -51,8 +52,8 @@ std::vector<const Figure*> columns_of(const Comparison& comparison) {
 }
 
 bool shows_range(const Figure& figure, bool target) {
-  if (figure.key == "accuracy" || figure.key == "seconds_to_target") return true;
-  return !target && figure.key == "samples_per_second";
+  if (figure.key == field::kAccuracy || figure.key == field::kSecondsToTarget) return true;
+  return !target && figure.key == field::kSamplesPerSecond;
 }
 
 }  // namespace
@@ -90,8 +91,8 @@ LiveTable::LiveTable(const Comparison& comparison) : rounds_(comparison.rounds) 
     name_width_ = std::max(name_width_, shown_width(row.entry.name));
   for (const Figure& each : all_figures()) {
     if (!in_table(each)) continue;
-    if (each.key == "seconds_to_target" && comparison.target == 0) continue;
-    if (each.key == "accuracy" && comparison.kind == "simulate" &&
+    if (each.key == field::kSecondsToTarget && comparison.target == 0) continue;
+    if (each.key == field::kAccuracy && comparison.kind == "simulate" &&
         find(comparison.job, "objective") == nullptr)
       continue;  // only time is simulated
     columns_.push_back(&each);
@@ -116,7 +117,7 @@ std::string LiveTable::line(const std::string& name, const Run& run) const {
   if (!run.ok()) return fmt::format("{}  {}\n", out, failure(run));
   for (const Figure* column : columns_) {
     const auto found = run.figures.find(column->key);
-    std::string text = column->key == "seconds_to_target" ? "not reached" : "-";
+    std::string text = column->key == field::kSecondsToTarget ? "not reached" : "-";
     if (found != run.figures.end()) text = print_value(*column, found->second);
     out.append("  ").append(padded(text, std::max(kLeastWidth, column->title.size()), false));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/atomic_file.h"
+#include "core/field_names.h"
 #include "keep/checkpoint_files.h"
 #include "skein/error.h"
 
@@ -112,15 +113,16 @@ RunRecord read_run(const fs::path& out) {
     const bool there = json.is_object() && json.contains(key) && json[key].is_string();
     return there ? json[key].get<std::string>() : std::string();
   };
-  return {text("run_id"), text("started"), text("resumed_from"), text("version"), ""};
+  return {text(field::kRunId), text(field::kStarted), text(field::kResumedFrom), text("version"),
+          ""};
 }
 
 void write_run(const fs::path& out, const RunRecord& run) {
-  Json json{{"run_id", run.id},
-            {"started", run.started},
+  Json json{{field::kRunId, run.id},
+            {field::kStarted, run.started},
             {"version", run.version},
             {"config", Json::parse(run.config)}};
-  if (!run.resumed_from.empty()) json["resumed_from"] = run.resumed_from;
+  if (!run.resumed_from.empty()) json[field::kResumedFrom] = run.resumed_from;
   // Paths may hold any bytes.
   write_whole(out / kRun,
               json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");

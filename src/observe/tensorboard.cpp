@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/checksum.h"
+#include "core/field_names.h"
 #include "core/file_descriptor.h"
 #include "skein/error.h"
 
@@ -145,12 +146,12 @@ void TensorBoardWriter::scalar(const std::string& name, std::int64_t step, doubl
 }
 
 void TensorBoardWriter::write(const Record& record) {
-  scalar("loss", record.step, record.loss);
-  scalar("samples_per_second", record.step, record.samples_per_second);
-  scalar("iteration_ms", record.step, record.step_ms);
-  scalar("exposed_comm_ms", record.step, record.exposed_comm_ms);
-  scalar("learning_rate", record.step, record.learning_rate);
-  scalar("consensus_distance", record.step, record.consensus);
+  scalar(field::kLoss, record.step, record.loss);
+  scalar(field::kSamplesPerSecond, record.step, record.samples_per_second);
+  scalar(field::kIterationMs, record.step, record.step_ms);
+  scalar(field::kExposedCommMs, record.step, record.exposed_comm_ms);
+  scalar(field::kLearningRate, record.step, record.learning_rate);
+  scalar(field::kConsensusDistance, record.step, record.consensus);
   for (const auto& [name, value] : record.more) scalar(name, record.step, value);
 }
 

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "observe/json_text.h"
@@ -38,34 +40,34 @@ std::int64_t resident_bytes() {
   return in >> all >> resident ? resident * ::sysconf(_SC_PAGESIZE) : -1;
 }
 
-// Which sum of a line of usage a lane counts for, or -1. What a device does is apart, and what runs
-// beside the worker's own thread takes none of its time.
-int sum_of(Lane lane) {
+// Which sum of a line of usage a lane counts for, if any. What a device does is apart, and what
+// runs beside the worker's own thread takes none of its time.
+std::optional<usage::Field> sum_of(Lane lane) {
   switch (lane) {
     case Lane::forward:
-      return 0;
+      return usage::forward;
     case Lane::backward:
-      return 1;
+      return usage::backward;
     case Lane::update:
-      return 2;
+      return usage::update;
     case Lane::wait:
-      return 3;
+      return usage::waiting;
     case Lane::all_reduce:
     case Lane::reduce_scatter:
     case Lane::all_gather:
-      return 4;
+      return usage::communication;
     case Lane::loading:
-      return 5;
+      return usage::loading;
     case Lane::evaluation:
-      return 6;
+      return usage::evaluation;
     case Lane::checkpoint:
-      return 7;
+      return usage::checkpoint;
     case Lane::hidden_update:
     case Lane::device_compute:
     case Lane::device_sums:
-      return -1;
+      return {};
   }
-  return -1;
+  return {};
 }
 
 FileDescriptor open_to_append(const std::filesystem::path& path) {
@@ -126,7 +128,7 @@ TimelineWriter::~TimelineWriter() {
 
 void TimelineWriter::span(Lane lane, std::string_view, Time begin, Time end) {
   const std::lock_guard lock(mutex_);
-  if (const int sum = sum_of(lane); sum >= 0) sums_[static_cast<std::size_t>(sum)] += end - begin;
+  if (const auto sum = sum_of(lane)) sums_[*sum] += end - begin;
   if (lane == Lane::device_compute || lane == Lane::device_sums) {
     has_device_ = true;
     device_spans_.emplace_back(begin, end);
@@ -188,7 +190,7 @@ void TimelineWriter::write_spans(const std::vector<Event>& events) {
 }
 
 void TimelineWriter::write_usage(Time now) {
-  std::array<Duration, kSums> sums{};
+  std::array<Duration, usage::kFields> sums{};
   Duration busy{};
   bool has_device = false;
   {
@@ -199,16 +201,13 @@ void TimelineWriter::write_usage(Time now) {
     has_device = has_device_;
   }
   usage_at_ = now;
-  std::string line = fmt::format("{{\"usage\":[{}", since_start(now));
-  const auto add_sums = [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i)
-      fmt::format_to(std::back_inserter(line), ",{}", microseconds(sums[i]));
-  };
-  add_sums(0, kFirstSums);
-  fmt::format_to(std::back_inserter(line), ",{},{},{}", resident_bytes(),
-                 device_bytes_ ? device_bytes_() : -1, has_device ? microseconds(busy) : -1);
-  add_sums(kFirstSums, kSums);
-  line += "]}\n";
+  std::array<std::int64_t, usage::kFields> numbers;
+  std::ranges::transform(sums, numbers.begin(), microseconds);
+  numbers[usage::end] = since_start(now);
+  numbers[usage::resident_bytes] = resident_bytes();
+  numbers[usage::device_bytes] = device_bytes_ ? device_bytes_() : -1;
+  numbers[usage::device_busy] = has_device ? microseconds(busy) : -1;
+  const std::string line = fmt::format("{{\"usage\":[{}]}}\n", fmt::join(numbers, ","));
   append(usage_, line);
   usage_bytes_ += line.size();
   if (usage_bytes_ < usage_limit_) return;

@@ -6,10 +6,7 @@
 //
 // Lines are {"start": {rank, host, unix_us}} when a worker begins, {"spans": [[lane, begin,
 // duration], …]} in microseconds since that start, {"steps": [[step, end], …]}, and in .usage
-// {"usage": [end, forward, backward, update, waiting, communication, resident_bytes,
-// device_bytes, device_busy, loading, evaluation, checkpoint]}, microseconds again. device_bytes
-// and device_busy are -1 where no device is known; device_busy is when the device had computing or
-// sums to do, each microsecond counted once.
+// {"usage": [end, …]}, the numbers of usage::Field.
 //
 // Spans of the worker's own thread do not overlap where WorkerTime (core/worker_time.h) reports
 // them.
@@ -30,6 +27,26 @@
 #include "core/trace.h"
 
 namespace skein {
+
+// What a line of usage has in which place: microseconds of sums, and bytes. -1: not known.
+namespace usage {
+enum Field : std::uint8_t {
+  end,  // of the time that the sums are of
+  forward,
+  backward,
+  update,
+  waiting,
+  communication,
+  resident_bytes,  // of the process
+  device_bytes,    // taken of the worker's device
+  device_busy,     // it had computing or sums to do, each microsecond counted once
+  loading,
+  evaluation,
+  checkpoint
+};
+inline constexpr std::size_t kFields = checkpoint + 1;
+inline constexpr std::size_t kFirstFields = device_busy;  // lines of earlier versions end there
+}  // namespace usage
 
 // One worker's. Thread-safe. Whoever reports only leaves a few bytes in memory; a thread of the
 // writer's own formats and writes them. What cannot be written is lost, and the run goes on.
@@ -55,8 +72,6 @@ class TimelineWriter final : public Trace {
     std::int32_t lane;
     std::int64_t begin_us, value;  // a duration; of a step: its number
   };
-  static constexpr std::size_t kSums = 8;       // of lanes, as in a line of usage
-  static constexpr std::size_t kFirstSums = 5;  // stand before the memory there
 
   void count_device_spans();
   void work();
@@ -87,7 +102,7 @@ class TimelineWriter final : public Trace {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Event> events_;
-  std::array<Duration, kSums> sums_{};
+  std::array<Duration, usage::kFields> sums_{};      // of lanes; others stay zero
   std::vector<std::pair<Time, Time>> device_spans_;  // which device_busy_ does not have yet
   Time device_counted_{};                            // up to here it has all
   Duration device_busy_{};                           // since the last line of usage

@@ -7,9 +7,19 @@
 
 namespace skein {
 
-Downsampled::Downsampled(std::vector<Kind> columns, std::size_t most_rows)
+Downsampled::Downsampled(std::vector<Column> columns, std::size_t most_rows)
     : columns_(std::move(columns)), most_rows_(most_rows) {
   SKEIN_CHECK(most_rows_ >= 2, "room for {} rows", most_rows_);
+}
+
+std::size_t Downsampled::place_of(std::string_view name) const {
+  const auto found = std::ranges::find(columns_, name, &Column::name);
+  SKEIN_CHECK(found != columns_.end(), "no column '{}'", name);
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+double Downsampled::last(std::string_view name) const {
+  return rows_.empty() ? kUnknown : rows_.back()[place_of(name)];
 }
 
 void Downsampled::add(const Row& row) {
@@ -42,11 +52,11 @@ void Downsampled::merge(Row& into, std::int64_t weight, const Row& row,
   for (std::size_t i = 0; i < row.size(); ++i) {
     double& value = into[i];
     if (std::isnan(row[i])) continue;
-    if (std::isnan(value) || columns_[i] == Kind::last)
+    if (std::isnan(value) || columns_[i].kind == Kind::last)
       value = row[i];
-    else if (columns_[i] == Kind::sum)
+    else if (columns_[i].kind == Kind::sum)
       value += row[i];
-    else if (columns_[i] == Kind::most)
+    else if (columns_[i].kind == Kind::most)
       value = std::max(value, row[i]);
     else
       value += (row[i] - value) * static_cast<double>(row_weight) /

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace skein {
@@ -12,10 +13,20 @@ namespace skein {
 class Downsampled {
  public:
   enum class Kind { last, mean, sum, most };  // what becomes of a column where rows are one
+  struct Column {
+    const char* name;  // a literal
+    Kind kind;
+  };
   using Row = std::vector<double>;
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  explicit Downsampled(std::vector<Kind> columns, std::size_t most_rows = 2000);
+  explicit Downsampled(std::vector<Column> columns, std::size_t most_rows = 2000);
+
+  const std::vector<Column>& columns() const { return columns_; }
+
+  // Where rows have that column, which there is; and what the last row has there, or kUnknown.
+  std::size_t place_of(std::string_view name) const;
+  double last(std::string_view name) const;
 
   void add(const Row& row);  // as many numbers as there are columns
 
@@ -30,7 +41,7 @@ class Downsampled {
   void merge(Row& into, std::int64_t weight, const Row& row, std::int64_t row_weight) const;
   void halve();
 
-  std::vector<Kind> columns_;
+  std::vector<Column> columns_;
   std::size_t most_rows_;
   std::int64_t stride_ = 1;
   std::vector<Row> rows_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/field_names.h"
 #include "page/watched_run.h"
 
 namespace skein {
@@ -51,32 +52,35 @@ std::string WatchedRun::prometheus() const {
   constexpr double kUnknown = Downsampled::kUnknown;
   const auto start = starts_.empty() ? nlohmann::json::object() : starts_.back();
   // begin_run() has left only what has the type that is expected here.
-  Exposition out(fmt::format("strategy=\"{}\"", escaped(start.value("strategy", std::string()))));
-  const auto at = [](const Downsampled& series, std::size_t column) {
-    return series.rows().empty() ? kUnknown : series.rows().back()[column];
-  };
+  Exposition out(
+      fmt::format("strategy=\"{}\"", escaped(start.value(field::kStrategy, std::string()))));
   out.single("running", "gauge", "1 while the run goes on, else 0.", status() == "running" ? 1 : 0);
   out.single("workers", "gauge", "Workers that the run was last started with.",
-             start.value("workers", kUnknown));
+             start.value(field::kWorkers, kUnknown));
   out.single("starts_total", "counter", "How often the run was started: once, and for each resume.",
              static_cast<double>(starts_.size()));
-  out.single("steps_total", "counter", "Updates made.", at(steps_, 0));
-  out.single("samples_total", "counter", "Samples trained on, by all workers.", at(steps_, 1));
+  out.single("steps_total", "counter", "Updates made.", steps_.last(field::kStep));
+  out.single("samples_total", "counter", "Samples trained on, by all workers.",
+             steps_.last(field::kSamples));
   out.single("training_seconds_total", "counter",
              "Time in training steps: without start-up, evaluation and checkpoints.",
-             at(steps_, 2));
-  out.single("loss", "gauge", "Training loss of rank 0.", at(steps_, 3));
-  out.single("learning_rate", "gauge", "Of the last update.", at(steps_, 4));
-  out.single("iteration_seconds", "gauge", "From update to update.", at(steps_, 5) * 1e-3);
+             steps_.last(field::kSeconds));
+  out.single("loss", "gauge", "Training loss of rank 0.", steps_.last(field::kLoss));
+  out.single("learning_rate", "gauge", "Of the last update.", steps_.last(field::kLearningRate));
+  out.single("iteration_seconds", "gauge", "From update to update.",
+             steps_.last(field::kIterationMs) * 1e-3);
   out.single("exposed_communication_seconds", "gauge",
              "Part of an iteration in which rank 0 waited for communication and computed nothing.",
-             at(steps_, 6) * 1e-3);
+             steps_.last(field::kExposedCommMs) * 1e-3);
   out.single("consensus_distance", "gauge",
-             "Mean squared distance of the workers' models from their mean.", at(steps_, 7));
+             "Mean squared distance of the workers' models from their mean.",
+             steps_.last(field::kConsensusDistance));
   out.single("samples_per_second", "gauge", "Of all workers, over the last seconds.",
              recent_samples_per_second());
-  out.single("evaluation_loss", "gauge", "Of the last evaluation.", at(evaluations_, 3));
-  out.single("accuracy", "gauge", "Of the last evaluation, 0 to 1.", at(evaluations_, 4));
+  out.single("evaluation_loss", "gauge", "Of the last evaluation.",
+             evaluations_.last(field::kLoss));
+  out.single("accuracy", "gauge", "Of the last evaluation, 0 to 1.",
+             evaluations_.last(field::kAccuracy));
   const auto rank_label = [](int rank) { return fmt::format(",rank=\"{}\"", rank); };
   out.family("worker_resident_memory_bytes", "gauge", "Memory of the worker's process.");
   for (const auto& [rank, timeline] : ranks_)
@@ -93,9 +97,9 @@ std::string WatchedRun::prometheus() const {
       "What the worker spent its time with, in and between steps; communication runs beside the "
       "rest.");
   for (const auto& [rank, timeline] : ranks_)
-    for (std::size_t i = 0; i < RankTimeline::kPhases; ++i)
-      out.sample(timeline->total_seconds()[i],
-                 rank_label(rank) + fmt::format(",phase=\"{}\"", RankTimeline::kPhaseNames[i]));
+    for (const RankTimeline::Phase& phase : RankTimeline::kPhases)
+      out.sample(timeline->total_seconds(phase),
+                 rank_label(rank) + fmt::format(",phase=\"{}\"", phase.name));
   return out.text();
 }
 

@@ -48,8 +48,19 @@ RankTimeline::RankTimeline(const std::filesystem::path& folder, int rank)
       old_(old_path_),
       spans_file_(file_of(folder, rank, "jsonl")),
       usage_file_(file_of(folder, rank, "usage")),
-      usage_({Kind::last, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::most,
-              Kind::most, Kind::sum, Kind::sum, Kind::sum, Kind::sum, Kind::sum},
+      usage_({{"end", Kind::last},
+              {"forward", Kind::sum},
+              {"backward", Kind::sum},
+              {"update", Kind::sum},
+              {"waiting", Kind::sum},
+              {"communication", Kind::sum},
+              {"resident_bytes", Kind::most},
+              {"device_bytes", Kind::most},
+              {"device_busy", Kind::sum},
+              {"device_known", Kind::sum},
+              {"loading", Kind::sum},
+              {"evaluation", Kind::sum},
+              {"checkpoint", Kind::sum}},
              kUsageRows),
       resident_bytes_(Downsampled::kUnknown),
       device_bytes_(Downsampled::kUnknown),
@@ -85,52 +96,52 @@ void RankTimeline::take(std::string_view line, Origin& origin) {
   if (const auto spans = json.find("spans"); spans != json.end() && spans->is_array())
     for (const Json& each : *spans) {
       if (!numbers(each, 3)) continue;
-      const std::int64_t begin = origin.start_us + each[1].get<std::int64_t>();
-      const std::int64_t duration =
-          std::clamp<std::int64_t>(each[2].get<std::int64_t>(), 0, kLongest);
-      spans_.push_back({begin, static_cast<std::int32_t>(duration), each[0].get<std::int32_t>()});
+      const auto [lane, begin_us, length_us] = each.get<std::array<std::int64_t, 3>>();
+      const std::int64_t begin = origin.start_us + begin_us;
+      const std::int64_t duration = std::clamp<std::int64_t>(length_us, 0, kLongest);
+      spans_.push_back(
+          {begin, static_cast<std::int32_t>(duration), static_cast<std::int32_t>(lane)});
       latest_us_ = std::max(latest_us_, begin + duration);
       if (between_steps(spans_.back().lane)) rest_us_ = std::max(rest_us_, begin + duration);
     }
   if (const auto steps = json.find("steps"); steps != json.end() && steps->is_array())
     for (const Json& each : *steps)
-      if (numbers(each, 2))
-        steps_.push_back(
-            {each[0].get<std::int64_t>(), origin.start_us + each[1].get<std::int64_t>()});
-  if (const auto usage = json.find("usage");
-      usage != json.end() && numbers(*usage, 3 + kFirstPhases))
-    take_usage(*usage, origin);
+      if (numbers(each, 2)) {
+        const auto [number, end_us] = each.get<std::array<std::int64_t, 2>>();
+        steps_.push_back({number, origin.start_us + end_us});
+      }
+  if (const auto sums = json.find("usage");
+      sums != json.end() && numbers(*sums, usage::kFirstFields))
+    take_usage(*sums, origin);
 }
 
-void RankTimeline::take_usage(const Json& row, Origin& origin) {
-  Downsampled::Row values;
-  values.reserve(row.size());
-  values.push_back(static_cast<double>(origin.start_us + row[0].get<std::int64_t>()) * 1e-3);
-  const auto take_phase = [&](std::size_t phase, double us) {
-    values.push_back(us * 1e-3);
-    total_seconds_[phase] += values.back() * 1e-3;
+// Lines of earlier versions have no device_busy, nor what comes after it.
+void RankTimeline::take_usage(const Json& line, Origin& origin) {
+  const auto number = [&](usage::Field field) {
+    return field < line.size() ? line[field].get<std::int64_t>() : -1;
   };
-  for (std::size_t i = 0; i < kFirstPhases; ++i) take_phase(i, row[i + 1].get<double>());
-  const auto known = [&](std::size_t at) {
-    const double value = at < row.size() ? row[at].get<double>() : -1;
-    return value < 0 ? Downsampled::kUnknown : value;
+  const auto known = [&](usage::Field field) {
+    return number(field) < 0 ? Downsampled::kUnknown : static_cast<double>(number(field));
   };
-  resident_bytes_ = known(1 + kFirstPhases);
-  device_bytes_ = known(2 + kFirstPhases);
-  values.push_back(resident_bytes_);
-  values.push_back(device_bytes_);
-  const double since_us = static_cast<double>(row[0].get<std::int64_t>() - origin.usage_us);
-  origin.usage_us = row[0].get<std::int64_t>();
-  const double busy_us = known(3 + kFirstPhases);  // which files of earlier versions do not have
-  values.push_back(busy_us * 1e-3);
-  values.push_back(std::isnan(busy_us) ? Downsampled::kUnknown : since_us * 1e-3);
+  Downsampled::Row row(usage_.columns().size());
+  const auto put = [&](const char* column, double value) {
+    return row[usage_.place_of(column)] = value;
+  };
+  for (const Phase& phase : kPhases) {
+    const auto us = phase.field < line.size() ? static_cast<double>(number(phase.field)) : 0;
+    total_seconds_[phase.field] += put(phase.name, us * 1e-3) * 1e-3;
+  }
+  put("end", static_cast<double>(origin.start_us + number(usage::end)) * 1e-3);
+  resident_bytes_ = put("resident_bytes", known(usage::resident_bytes));
+  device_bytes_ = put("device_bytes", known(usage::device_bytes));
+  const auto since_us = static_cast<double>(number(usage::end) - origin.usage_us);
+  origin.usage_us = number(usage::end);
+  const double busy_us = known(usage::device_busy);
+  put("device_busy", busy_us * 1e-3);
+  put("device_known", std::isnan(busy_us) ? Downsampled::kUnknown : since_us * 1e-3);
   if (!std::isnan(busy_us))
     device_seconds_ = (std::isnan(device_seconds_) ? 0 : device_seconds_) + busy_us * 1e-6;
-  for (std::size_t i = kFirstPhases; i < kPhases; ++i) {  // likewise
-    const std::size_t at = i + 4;
-    take_phase(i, at < row.size() ? row[at].get<double>() : 0);
-  }
-  usage_.add(values);
+  usage_.add(row);
 }
 
 std::int64_t RankTimeline::median_step_us() const {

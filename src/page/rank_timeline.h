@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "observe/timeline_file.h"
 #include "page/downsampled.h"
 #include "page/tail.h"
 
@@ -39,17 +40,25 @@ class RankTimeline {
   // the window, in microseconds since its begin; of more than `most` spans the longest.
   nlohmann::json window(std::int64_t begin_us, std::int64_t end_us, std::size_t most) const;
 
-  // Columns: end (ms), then milliseconds of forward, backward, update, waiting, communication, the
-  // most bytes of memory of the process and of its device, the milliseconds that the device was
-  // busy, of how many (NaN: not known), and milliseconds of loading, evaluation and checkpoints.
+  // Columns: milliseconds of each phase, up to `end`; the most bytes of memory of the process and
+  // of its device; milliseconds that the device was busy, and of how many that is known (NaN: of
+  // none).
   const Downsampled& usage() const { return usage_; }
 
-  static constexpr std::size_t kPhases = 8;
-  static constexpr std::size_t kFirstPhases = 5;  // which come before the memory
-  static constexpr std::array<const char*, kPhases> kPhaseNames{
-      "forward",       "backward", "update",     "waiting",
-      "communication", "loading",  "evaluation", "checkpoint"};
-  const std::array<double, kPhases>& total_seconds() const { return total_seconds_; }
+  // What a worker does with its time, and with how much.
+  struct Phase {
+    usage::Field field;
+    const char* name;
+  };
+  static constexpr std::array<Phase, 8> kPhases{{{usage::forward, "forward"},
+                                                 {usage::backward, "backward"},
+                                                 {usage::update, "update"},
+                                                 {usage::waiting, "waiting"},
+                                                 {usage::communication, "communication"},
+                                                 {usage::loading, "loading"},
+                                                 {usage::evaluation, "evaluation"},
+                                                 {usage::checkpoint, "checkpoint"}}};
+  double total_seconds(const Phase& phase) const { return total_seconds_[phase.field]; }
   double resident_bytes() const { return resident_bytes_; }  // NaN: not known
   double device_bytes() const { return device_bytes_; }      // likewise
   double device_seconds() const { return device_seconds_; }  // likewise
@@ -71,7 +80,7 @@ class RankTimeline {
 
   void read_spans();
   void take(std::string_view line, Origin& origin);
-  void take_usage(const nlohmann::json& row, Origin& origin);
+  void take_usage(const nlohmann::json& line, Origin& origin);
 
   int rank_;
   std::string host_;
@@ -82,7 +91,7 @@ class RankTimeline {
   std::deque<Step> steps_;
   std::int64_t latest_us_ = 0, rest_us_ = 0;  // ends: of all spans, of evaluations and checkpoints
   Downsampled usage_;
-  std::array<double, kPhases> total_seconds_{};
+  std::array<double, usage::kFields> total_seconds_{};  // of phases
   double resident_bytes_, device_bytes_, device_seconds_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "core/parse_number.h"
 #include "keep/run_folder.h"
+#include "core/field_names.h"
 
 namespace skein {
 namespace {
@@ -32,13 +33,30 @@ Json read_json(const std::filesystem::path& path) {
   return json.is_object() ? json : Json();
 }
 
+Json names_of(const Downsampled& series) {
+  Json names = Json::array();
+  for (const Downsampled::Column& column : series.columns()) names.push_back(column.name);
+  return names;
+}
+
 // What is not in `cursor`'s hands; the last row that it has may have changed.
 Json rows_from(const Downsampled& series, std::size_t have) {
   const auto& rows = series.rows();
   const std::size_t from = have == 0 ? 0 : std::min(have - 1, rows.size());
   Json out = Json::array();
   for (std::size_t i = from; i < rows.size(); ++i) out.push_back(rows[i]);
-  return {{"stride", series.stride()}, {"from", from}, {"rows", out}};
+  return {
+      {"stride", series.stride()}, {"from", from}, {"columns", names_of(series)}, {"rows", out}};
+}
+
+// Its fields, as `series` has columns for them; `seconds` in place of its own.
+Downsampled::Row row_of(const Json& line, const Downsampled& series, double seconds) {
+  Downsampled::Row row;
+  row.reserve(series.columns().size());
+  for (const Downsampled::Column& column : series.columns())
+    row.push_back(number(line, column.name));
+  row[series.place_of(field::kSeconds)] = seconds;
+  return row;
 }
 
 // Removes the members of `object` whose type is not the one that the page expects: lines of a
@@ -64,9 +82,19 @@ WatchedRun::WatchedRun(std::filesystem::path folder)
       events_(Json::array()),
       metrics_(folder_ / "metrics.jsonl"),
       events_file_(folder_ / "events.jsonl"),
-      steps_({Kind::last, Kind::last, Kind::last, Kind::mean, Kind::last, Kind::mean, Kind::mean,
-              Kind::last}),
-      evaluations_({Kind::last, Kind::last, Kind::last, Kind::last, Kind::last}) {}
+      steps_({{field::kStep, Kind::last},
+              {field::kSamples, Kind::last},
+              {field::kSeconds, Kind::last},
+              {field::kLoss, Kind::mean},
+              {field::kLearningRate, Kind::last},
+              {field::kIterationMs, Kind::mean},
+              {field::kExposedCommMs, Kind::mean},
+              {field::kConsensusDistance, Kind::last}}),
+      evaluations_({{field::kStep, Kind::last},
+                    {field::kSamples, Kind::last},
+                    {field::kSeconds, Kind::last},
+                    {field::kLoss, Kind::last},
+                    {field::kAccuracy, Kind::last}}) {}
 
 void WatchedRun::refresh() {
   read_small_files();
@@ -109,8 +137,8 @@ void WatchedRun::read_small_files() {
   run_ = read_json(folder_ / "run.json");
   summary_ = read_json(folder_ / "summary.json");
   if (!summary_.is_object()) return;
-  keep_typed(summary_, {{"finished", kFlag}, {"per_worker", &Json::is_array}});
-  if (const auto rows = summary_.find("per_worker"); rows != summary_.end())
+  keep_typed(summary_, {{field::kFinished, kFlag}, {field::kPerWorker, &Json::is_array}});
+  if (const auto rows = summary_.find(field::kPerWorker); rows != summary_.end())
     if (!std::all_of(rows->begin(), rows->end(), [](const Json& row) { return row.is_object(); }))
       summary_.erase(rows);
 }
@@ -118,28 +146,25 @@ void WatchedRun::read_small_files() {
 void WatchedRun::take_metrics(std::string_view text) {
   const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!line.is_object()) return;
-  const auto kind = line.value("kind", Json());
-  const double step = number(line, "step");
+  const auto kind = line.value(field::kKind, Json());
+  const double step = number(line, field::kStep);
   if (std::isnan(step)) return;
-  const double seconds = seconds_before_ + number(line, "seconds");
-  if (kind == "run") {
+  const double seconds = seconds_before_ + number(line, field::kSeconds);
+  if (kind == field::kRunKind) {
     begin_run(line);
-  } else if (kind == "leader") {
+  } else if (kind == field::kLeaderKind) {
     drop_above(step);
-  } else if (kind == "step") {
-    steps_.add({step, number(line, "samples"), seconds, number(line, "loss"),
-                number(line, "learning_rate"), number(line, "iteration_ms"),
-                number(line, "exposed_comm_ms"), number(line, "consensus_distance")});
-  } else if (kind == "evaluation") {
-    evaluations_.add(
-        {step, number(line, "samples"), seconds, number(line, "loss"), number(line, "accuracy")});
+  } else if (kind == field::kStepKind) {
+    steps_.add(row_of(line, steps_, seconds));
+  } else if (kind == field::kEvaluationKind) {
+    evaluations_.add(row_of(line, evaluations_, seconds));
   }
 }
 
 // Steps come in their order: those that were counted further are told again. A worker that leads in
 // the place of a lost one counts its own.
 void WatchedRun::drop_above(double step) {
-  if (steps_.rows().empty() || steps_.rows().back().front() <= step) return;
+  if (steps_.rows().empty() || steps_.last(field::kStep) <= step) return;
   steps_.drop_above(step);
   evaluations_.drop_above(step);
   ++generation_;
@@ -147,17 +172,17 @@ void WatchedRun::drop_above(double step) {
 
 // What a run did after the checkpoint that it goes on from is lost, and done again.
 void WatchedRun::begin_run(const Json& line) {
-  const double step = number(line, "step");
+  const double step = number(line, field::kStep);
   drop_above(step);
-  seconds_before_ = steps_.rows().empty() ? 0 : steps_.rows().back()[2];
+  seconds_before_ = steps_.rows().empty() ? 0 : steps_.last(field::kSeconds);
   starts_.push_back(line);
-  starts_.back()["seconds"] = seconds_before_;
-  keep_typed(starts_.back(), {{"strategy", kText},
-                              {"device", kText},
-                              {"started", kText},
-                              {"workers", kNumber},
-                              {"samples", kNumber},
-                              {"budget", kNumber}});
+  starts_.back()[field::kSeconds] = seconds_before_;
+  keep_typed(starts_.back(), {{field::kStrategy, kText},
+                              {field::kDevice, kText},
+                              {field::kStarted, kText},
+                              {field::kWorkers, kNumber},
+                              {field::kSamples, kNumber},
+                              {field::kBudget, kNumber}});
   keep_newest(starts_);
 }
 
@@ -185,9 +210,9 @@ std::string WatchedRun::status() const {
                      std::any_of(ranks_.begin(), ranks_.end(),
                                  [](const auto& rank) { return rank.second->age() < kGoing; });
   if (alive) return "running";
-  if (!summary_.is_null()) return summary_.value("finished", false) ? "finished" : "stopped";
-  const double budget = number(starts_.back(), "budget");
-  const bool whole = !steps_.rows().empty() && steps_.rows().back()[1] >= budget;
+  if (!summary_.is_null()) return summary_.value(field::kFinished, false) ? "finished" : "stopped";
+  const double budget = number(starts_.back(), field::kBudget);
+  const bool whole = !steps_.rows().empty() && steps_.last(field::kSamples) >= budget;
   return whole ? "finished" : "ended";
 }
 
@@ -207,10 +232,9 @@ Json WatchedRun::state(const Cursor& cursor) const {
            {"events", events_},
            {"steps", rows_from(steps_, same_stride ? cursor.steps : 0)},
            {"evaluations", rows_from(evaluations_, same_pace ? cursor.evaluations : 0)},
-           {"samples_per_second", recent_samples_per_second()},
+           {field::kSamplesPerSecond, recent_samples_per_second()},
            {"most_ranks", kMostRanks},
            {"ranks", Json::array()}};
-  out["steps"]["columns"] = kStepColumns;
   for (const auto& [rank, timeline] : ranks_)
     out["ranks"].push_back({{"rank", rank},
                             {"host", timeline->host()},
@@ -224,21 +248,24 @@ Json WatchedRun::state(const Cursor& cursor) const {
 double WatchedRun::recent_samples_per_second() const {
   const auto& rows = steps_.rows();
   if (rows.size() < 2) return Downsampled::kUnknown;
-  const auto& last = rows.back();
-  const double window = std::max(3.0, 0.02 * last[2]);
+  const std::size_t at_seconds = steps_.place_of(field::kSeconds);
+  const std::size_t at_samples = steps_.place_of(field::kSamples);
+  const double end = steps_.last(field::kSeconds), window = std::max(3.0, 0.02 * end);
   std::size_t first = rows.size() - 2;
-  while (first > 0 && last[2] - rows[first][2] < window) --first;
-  const double seconds = last[2] - rows[first][2];
-  return seconds > 0 ? (last[1] - rows[first][1]) / seconds : Downsampled::kUnknown;
+  while (first > 0 && end - rows[first][at_seconds] < window) --first;
+  const double seconds = end - rows[first][at_seconds];
+  return seconds > 0 ? (steps_.last(field::kSamples) - rows[first][at_samples]) / seconds
+                     : Downsampled::kUnknown;
 }
 
 Json WatchedRun::usage() const {
-  Json out = Json::array();
-  for (const auto& [rank, timeline] : ranks_)
-    out.push_back({{"rank", rank},
-                   {"stride", timeline->usage().stride()},
-                   {"rows", timeline->usage().rows()}});
-  return {{"ranks", out}};
+  Json out{{"columns", Json::array()}, {"ranks", Json::array()}};
+  for (const auto& [rank, timeline] : ranks_) {
+    const Downsampled& usage = timeline->usage();
+    out["columns"] = names_of(usage);
+    out["ranks"].push_back({{"rank", rank}, {"stride", usage.stride()}, {"rows", usage.rows()}});
+  }
+  return out;
 }
 
 Json WatchedRun::timeline(std::int64_t end_us, std::int64_t width_us) const {

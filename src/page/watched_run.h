@@ -34,12 +34,9 @@ class WatchedRun {
     std::int64_t evaluation_stride = 0;
   };
 
-  // What is to be shown of the run, but for rows that `cursor` has. Rows of steps are those of
-  // kStepColumns, of evaluations step, samples, seconds, loss, accuracy.
+  // What is to be shown of the run, but for rows of steps and evaluations that `cursor` has: beside
+  // the rows are the names of their columns.
   nlohmann::json state(const Cursor& cursor) const;
-  static constexpr const char* kStepColumns[] = {
-      "step",          "samples",      "seconds",         "loss",
-      "learning_rate", "iteration_ms", "exposed_comm_ms", "consensus_distance"};
 
   // Each rank's sums over time, as RankTimeline::usage().
   nlohmann::json usage() const;

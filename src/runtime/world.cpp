@@ -85,6 +85,11 @@ void World::Impl::fail(const std::string& reason, int lost_peer) {
   courier_->with_loop([&] { fabric_->fail(as_one_line(reason)); });
 }
 
+void World::Impl::fail(const std::exception& error) {
+  const auto* lost = dynamic_cast<const IoError*>(&error);
+  fail(error.what(), lost ? lost->peer() : -1);
+}
+
 void World::Impl::use_device(Device device) {
   if (device.kind != Device::gpu) return;
   if (queue_ && queue_->device() == device) return;
@@ -135,16 +140,16 @@ int World::Impl::leader() const {
   return static_cast<int>(std::ranges::find(present(), true) - present().begin());
 }
 
-void World::Impl::write_once(const std::function<void()>& write) {
-  for (int writer = -1; writer < 0 || !present()[static_cast<std::size_t>(writer)];) {
-    writer = leader();
+void World::Impl::once(const std::string& call, const std::function<void()>& body) {
+  for (int by = -1; by < 0 || !present()[static_cast<std::size_t>(by)];) {
+    by = leader();
     std::exception_ptr failed;
-    if (writer == fabric_->rank()) try {
-        write();
+    if (by == fabric_->rank()) try {
+        body();
       } catch (const std::exception&) {
         failed = std::current_exception();
       }
-    agree_on_success("the end of writing a file", failed);
+    agree_on_success(call, failed);
   }
 }
 
@@ -185,8 +190,7 @@ int World::run(const std::function<void(World&)>& body, const JoinOptions& optio
     try {
       body(world);
     } catch (const std::exception& error) {
-      const auto* const lost = dynamic_cast<const IoError*>(&error);
-      if (world.impl_) world.impl_->fail(error.what(), lost ? lost->peer() : -1);
+      if (world.impl_) world.fail(error);
       throw;
     }
     return 0;
@@ -206,7 +210,12 @@ World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
 std::string World::fabric() const { return impl_->fabric().name(); }
+int World::leader() const { return impl_->leader(); }
+void World::once(const std::function<void()>& body, const std::string& name) {
+  impl_->once(name.empty() ? "world.once()" : name, body);
+}
 void World::fail(const std::string& reason) { impl_->fail(reason, -1); }
+void World::fail(const std::exception& error) { impl_->fail(error); }
 void World::on_wait(std::function<void()> ask) { impl_->courier().while_waiting = std::move(ask); }
 
 }  // namespace skein

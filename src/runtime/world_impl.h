@@ -40,6 +40,7 @@ class World::Impl final : public WaitObserver {
 
   // Tells the others why this worker is about to end. From then on failed() says so.
   void fail(const std::string& reason, int lost_peer);
+  void fail(const std::exception& error);
   const std::string& failed() const { return failed_; }
 
   // False in a child that fork() made of this worker.
@@ -76,12 +77,11 @@ class World::Impl final : public WaitObserver {
   // Who took part in the last of these, by rank; all, where losses are not tolerated.
   const std::vector<bool>& present() const { return calls_->present(); }
 
-  // The lowest of them: the one that speaks and writes files for all. Throws like check_company().
+  // See World. Throws like check_company().
   int leader() const;
 
-  // The leader runs `write`; when this returns it has, or has been lost and the next has. What
-  // `write` throws all workers throw.
-  void write_once(const std::function<void()>& write);
+  // See World.
+  void once(const std::string& call, const std::function<void()>& body);
 
   // Throws on all workers if one has failed: ConfigError where that was one, else Error. `own` is
   // what this worker caught, or null. All workers make the same `call`.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/field_names.h"
 #include "kernels/kernels.h"
 #include "kernels/threads.h"
 #include "skein/error.h"
@@ -304,7 +305,7 @@ nlohmann::json Abs::figures() const {
 }
 
 nlohmann::json Abs::step_figures() const {
-  return {{"micro_batches", last_micro_batches_}, {"round_samples", last_samples_}};
+  return {{field::kMicroBatches, last_micro_batches_}, {"round_samples", last_samples_}};
 }
 
 std::string Abs::summary() const {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "core/field_names.h"
 #include "core/statistics.h"
 #include "kernels/kernels.h"
 #include "skein/error.h"
@@ -352,7 +353,7 @@ nlohmann::json Gossip::figures() const {
       {"chi2", gossip_->constants.chi2},
       {"eta", gossip_->constants.eta},
       {"alpha_tilde", gossip_->constants.alpha_tilde},
-      {"consensus_distance", consensus_ ? nlohmann::json(*consensus_) : nlohmann::json()},
+      {field::kConsensusDistance, consensus_ ? nlohmann::json(*consensus_) : nlohmann::json()},
       {"dead", dead},
       {"connected", dead.empty() || gossip_->connected_without(lost)}};
 }
@@ -362,7 +363,7 @@ nlohmann::json Gossip::step_figures() const {
   const Exchanges::Counts& done = peers_->exchanges.counts();
   nlohmann::json figures{{"averagings", done.initiated + done.accepted},
                          {"lag", std::max<std::int64_t>(0, lag())}};
-  if (consensus_) figures["consensus_distance"] = *consensus_;
+  if (consensus_) figures[field::kConsensusDistance] = *consensus_;
   return figures;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/field_names.h"
 #include "kernels/kernels.h"
 
 namespace skein {
@@ -208,16 +209,17 @@ Task<> LocalSteps::average(Span values) {
 }
 
 nlohmann::json LocalSteps::figures() const {
-  return {{"rounds", rounds_},
-          {"steps_between_merges", steps_between_merges_.json()},
-          {"mean_steps_between_merges", steps_between_merges_.mean()},
-          {"consensus_distance", has_models() ? nlohmann::json(consensus_) : nlohmann::json()}};
+  return {
+      {"rounds", rounds_},
+      {"steps_between_merges", steps_between_merges_.json()},
+      {"mean_steps_between_merges", steps_between_merges_.mean()},
+      {field::kConsensusDistance, has_models() ? nlohmann::json(consensus_) : nlohmann::json()}};
 }
 
 nlohmann::json LocalSteps::step_figures() const {
   return {{"rounds", rounds_},
           {"steps_between_merges", last_steps_},
-          {"consensus_distance", consensus_}};
+          {field::kConsensusDistance, consensus_}};
 }
 
 std::string LocalSteps::summary() const {

@@ -30,6 +30,8 @@ namespace skein {
 
 class UnfinishedCheckpoint;
 
+using Say = std::function<void(const std::string&)>;
+
 // The folders in which a program saves.
 class ProgramFolder {
  public:
@@ -71,7 +73,7 @@ class Checkpoints {
 
   // See Distributed::save_checkpoint() and Distributed::resume().
   void save(const std::string& into, const Values& values, const CheckpointOptions& options);
-  Resumed resume(const std::string& from);
+  Resumed resume(const std::string& from, const Values& identity);
 
   // All workers call it, after flush(). Throws, on all workers, what became of the last save, and
   // what `prepare` throws.
@@ -92,9 +94,18 @@ class Checkpoints {
   Loaded load(const std::filesystem::path& checkpoint,
               const std::map<std::string, std::string>& identity);
 
-  // Of the checkpoint that was loaded, or which the leader's `prepare` has set.
+  // Of the checkpoint that was loaded, or which the leader's `prepare` or a Keeper has set.
   std::string run_id;
   ProgramFolder folder;
+
+  // A program that keeps the folder of its run itself, and names it, as skein train does: the
+  // folder of checkpoints in it needs no lock of its own.
+  struct Keeper {
+    std::string resumes;           // what resume() is called in errors
+    Say say;                       // hears of checkpoints that were passed over
+    CheckpointState::Data data{};  // into state.json, and out of it
+  };
+  std::optional<Keeper> keeper;
 
  private:
   int begin(const UnfinishedCheckpoint& checkpoint, const Save& what);
@@ -109,8 +120,6 @@ class Checkpoints {
   Job telling_;                                   // sends it the report of this worker's
   BackgroundWriter writer_;
 };
-
-using Say = std::function<void(const std::string&)>;
 
 // The newest whole checkpoint of `folder`: the --out of a run, what a program named, or a
 // checkpoint itself. Empty where there is none. `say` hears of those that are damaged, and of one

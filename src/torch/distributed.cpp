@@ -1,5 +1,6 @@
 #include "skein/torch.h"
 
+#include "observe/json_text.h"
 #include "torch/distributed_impl.h"
 #include "torch/safetensors.h"
 
@@ -88,6 +89,31 @@ void Distributed::load(const std::string& path) {
 
 std::int64_t Distributed::samples() const { return impl_->worker().progress.samples; }
 std::int64_t Distributed::steps() const { return impl_->worker().progress.steps; }
+Totals Distributed::totals() const {
+  Totals totals{.waiting = impl_->time().waiting(),
+                .updating = impl_->time().updating(),
+                .bytes_sent = impl_->world().impl().fabric().bytes_sent(),
+                .reordered = impl_->binding().reordered()};
+  for (const Slot& slot : impl_->binding().arena().slots())
+    totals.parameters += static_cast<std::int64_t>(slot.range.count);
+  return totals;
+}
+RunTraits Distributed::traits() const {
+  const Strategy& strategy = impl_->strategy();
+  return {strategy.lockstep(), strategy.equal_replicas(), strategy.survives_losses()};
+}
+StrategyReport Distributed::strategy_report() {
+  StrategyReport report;
+  impl_->look_at([&](const Strategy& strategy) {
+    report = {text_of(strategy.figures()), strategy.summary()};
+  });
+  return report;
+}
+std::vector<std::int64_t> Distributed::shares(std::int64_t samples) {
+  if (!impl_->strategy().lockstep())
+    throw ConfigError("shares(): under this strategy each worker has batches of its own");
+  return impl_->strategy().split(samples);
+}
 double Distributed::learning_rate() const { return impl_->settings().learning_rate(); }
 void Distributed::set_learning_rate(double rate) {
   impl_->check_usable();

@@ -312,6 +312,7 @@ void Distributed::Impl::flush_strategy() {
 void Distributed::Impl::settle() {
   wait(driver_.settle());
   all_read();
+  recorder_.deliver_all();
 }
 
 void Distributed::Impl::go_on() {

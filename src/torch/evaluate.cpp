@@ -9,7 +9,7 @@ namespace {
 // Makes all workers ready for an evaluation. Workers that make rounds together may come after
 // different numbers of steps: they wait for each other in a flush. Those that do not make rounds
 // have nothing to wait for but marks.
-void come_to_evaluate(Distributed::Impl& run, Weights weights) {
+void come_to_evaluate(Distributed::Impl& run, Weights weights, bool together) {
   run.check_usable();
   run.check_not_evaluating("evaluate()");
   if (run.in_step())
@@ -18,9 +18,10 @@ void come_to_evaluate(Distributed::Impl& run, Weights weights) {
         "have been used");
   run.averages().check_has(weights);
   // A worker at a mark of every() waits for all to come to it.
-  const bool apart = run.strategy().survives_losses() && !run.periodic().awaited();
+  const bool apart = !together || (run.strategy().survives_losses() && !run.periodic().awaited());
   apart ? run.settle() : run.flush();
-  run.calls().meet("its beginning");  // and not the end of a loop, which is a flush, too
+  if (together)
+    run.calls().meet("its beginning");  // and not the end of a loop, which is a flush, too
   if (apart) run.replicas().check_module();
 }
 
@@ -54,18 +55,25 @@ void LentModel::put(const torch::Tensor& live, const torch::Tensor& value) {
   live.detach().copy_(value);
 }
 
-Evaluation::Lent::Lent(Distributed::Impl& run, Weights weights)
-    : model(run, weights, [&] { return run.averages().buffers(); }),
-      mode(run.module()),
-      users_code(run.calls(), "") {}
+Evaluation::Lent::Lent(Distributed::Impl& run, Weights weights, const Buffers& buffers)
+    : model(run, weights, buffers), mode(run.module()), users_code(run.calls(), "") {}
 
 Evaluation::Evaluation(Distributed::Impl& run, Weights weights)
     : run_(run),
       call_(run.calls(),
             weights == Weights::ema ? "run.evaluate() of Weights::ema" : "run.evaluate()"),
       phase_(run.world().impl().board(), Phase::evaluating) {
-  come_to_evaluate(run, weights);
-  lent_.emplace(run, weights);
+  come_to_evaluate(run, weights, /*together=*/true);
+  lent_.emplace(run, weights, [&run] { return run.averages().buffers(); });
+  run.averages().set_evaluating(true);
+}
+
+Evaluation::Evaluation(Distributed::Impl& run, const Buffers& buffers)
+    : run_(run),
+      call_(run.calls(), "run.evaluate()"),
+      phase_(run.world().impl().board(), Phase::evaluating) {
+  come_to_evaluate(run, Weights::trained, /*together=*/false);
+  lent_.emplace(run, Weights::trained, buffers);
   run.averages().set_evaluating(true);
 }
 
@@ -91,26 +99,35 @@ void Distributed::evaluate(const std::function<void()>& body, Weights weights) {
   evaluation.end();
 }
 
+void save_model(Distributed& run, const std::string& path, const Evaluation::Buffers& values) {
+  Distributed::Impl& inside = run.impl();
+  World& world = run.world();
+  const PhaseScope phase(world.impl().board(), Phase::saving);
+  run.flush();
+  inside.calls().meet("its beginning");
+  inside.replicas().compare("save()", Replicas::Differences::where_all_live);
+  const auto tensors = inside.averages().tensors_to_save(values());
+  world.once(
+      [&] {
+        if (is_state_dict(path))
+          write_state_dict(path, inside.module(), tensors);
+        else
+          write_safetensors(path, tensors);
+      },
+      "the end of writing a file");
+  inside.after_flush();
+}
+
 void Distributed::save(const std::string& path, Weights weights) {
   impl_->averages().check_has(weights);
   const Workers::Calls::Scope call(
       impl_->calls(), weights == Weights::ema ? "run.save() of Weights::ema" : "run.save()");
-  const PhaseScope phase(impl_->world().impl().board(), Phase::saving);
-  flush();
-  impl_->calls().meet("its beginning");
-  impl_->replicas().compare("save()", Replicas::Differences::where_all_live);
-  ModelAverages& averages = impl_->averages();
-  auto values = averages.buffers();
-  if (weights == Weights::ema)
-    for (NamedTensor& each : averages.ema_values()) values.push_back(std::move(each));
-  const auto tensors = averages.tensors_to_save(values);
-  impl_->world().impl().write_once([&] {
-    if (is_state_dict(path))
-      write_state_dict(path, impl_->module(), tensors);
-    else
-      write_safetensors(path, tensors);
+  save_model(*this, path, [&] {
+    auto values = impl_->averages().buffers();
+    if (weights == Weights::ema)
+      for (NamedTensor& each : impl_->averages().ema_values()) values.push_back(std::move(each));
+    return values;
   });
-  impl_->after_flush();
 }
 
 }  // namespace skein

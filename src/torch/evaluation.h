@@ -18,6 +18,12 @@ namespace skein {
 class Evaluation {
  public:
   Evaluation(Distributed::Impl& run, Weights weights);
+
+  // What `skein train` has otherwise: workers do not come together for it, under no strategy, but
+  // each when it likes; and its buffers are those that `buffers` returns, with the mean of the
+  // models in the module: the same on all workers.
+  using Buffers = std::function<std::vector<NamedTensor>()>;
+  Evaluation(Distributed::Impl& run, const Buffers& buffers);
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
   ~Evaluation();  // end(), if that was not called; an error is lost
@@ -28,7 +34,7 @@ class Evaluation {
  private:
   // What the module has in place of its own values. The last member goes first.
   struct Lent {
-    Lent(Distributed::Impl& run, Weights weights);
+    Lent(Distributed::Impl& run, Weights weights, const Buffers& buffers);
 
     LentModel model;
     LentMode mode;
@@ -41,5 +47,9 @@ class Evaluation {
   PhaseScope phase_;
   std::optional<Lent> lent_;
 };
+
+// Distributed::save() with the values that `values` returns after the flush, in place of the
+// module's own; the same on all workers.
+void save_model(Distributed& run, const std::string& path, const Evaluation::Buffers& values);
 
 }  // namespace skein

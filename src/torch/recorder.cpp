@@ -5,12 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/field_names.h"
 #include "torch/distributed_impl.h"
 
 namespace skein {
 namespace {
 
-// How many records the host may be ahead of a device.
+// How many records may wait for a device when a step has ended.
 constexpr std::size_t kAhead = 2;
 
 }  // namespace
@@ -60,7 +61,7 @@ void Recorder::record_if_due() {
   const bool late = device_loss_.defined();
   pending_.push_back({std::move(record), late ? LateNumber(device_loss_) : LateNumber()});
   device_loss_.reset();
-  deliver(late ? kAhead - 1 : 0);
+  deliver(late ? kAhead : 0);
 }
 
 Record Recorder::make_record() {
@@ -85,7 +86,7 @@ Record Recorder::make_record() {
     const nlohmann::json figures = strategy.step_figures();
     for (const auto& [name, value] : figures.items()) {
       if (!value.is_number()) continue;
-      if (name == "consensus_distance")
+      if (name == field::kConsensusDistance)
         record.consensus = value.get<double>();
       else
         record.more[name] = value.get<double>();

@@ -19,6 +19,25 @@ constexpr const char* kSteps = "steps";
 constexpr const char* kOwnMissed = "updates missed while frozen";
 constexpr const char* kStrategy = "strategy";
 
+torch::Tensor whole_numbers(const std::vector<std::int64_t>& numbers) {
+  return torch::tensor(numbers, torch::kInt64);
+}
+
+std::vector<std::int64_t> whole_numbers(const SafeTensors& file, const std::string& name) {
+  const torch::Tensor* saved = file.find(name);
+  if (saved == nullptr || saved->dtype() != torch::kInt64) return {};
+  const torch::Tensor flat = saved->reshape({-1}).contiguous();
+  return {flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel()};
+}
+
+// Whether the run saves a tensor of that name among each worker's own.
+bool is_of_run(const std::string& name) {
+  for (const char* prefix : {"buffer/", kOptimizer, WeightAverage::kPrefix})
+    if (name.starts_with(prefix)) return true;
+  return name == kGenerator || name == kDeviceGenerator || name == kSteps || name == kOwnMissed ||
+         name == kStrategy || name == WeightAverage::kTaken;
+}
+
 torch::Device device_of_run(Distributed::Impl& run) { return torch_device_of(run.device()); }
 
 // The state of an optimizer that owns the whole model, cut by parameter and with its shape, so that
@@ -163,6 +182,27 @@ std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps)
   return tensors;
 }
 
+std::vector<NamedTensor> tensors_of(const OwnNumbers& numbers) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, values] : numbers) {
+    if (name.empty() || is_of_run(name))
+      throw ConfigError(fmt::format(
+          "save_checkpoint(): own numbers named '{}': the run saves that itself; expected another "
+          "name",
+          name));
+    tensors.push_back({name, whole_numbers(values)});
+  }
+  return tensors;
+}
+
+OwnNumbers own_numbers(const SafeTensors& file) {
+  OwnNumbers numbers;
+  for (const NamedTensor& each : file.tensors)
+    if (each.tensor.dtype() == torch::kInt64 && !is_of_run(each.name))
+      numbers[each.name] = whole_numbers(file, each.name);
+  return numbers;
+}
+
 void check_own(const fs::path& path, const SafeTensors& file, Distributed::Impl& run) {
   for (const NamedTensor& each : restored_in_place(file, run)) {
     const torch::Tensor* saved = file.find(each.name);
@@ -284,17 +324,6 @@ void lay_out(Distributed::Impl& run, const std::vector<std::string>& names) {
   if (std::is_permutation(names.begin(), names.end(), present.begin(), present.end()) &&
       !std::is_sorted(order.begin(), order.end()))
     run.reorder(order);
-}
-
-torch::Tensor whole_numbers(const std::vector<std::int64_t>& numbers) {
-  return torch::tensor(numbers, torch::kInt64);
-}
-
-std::vector<std::int64_t> whole_numbers(const SafeTensors& file, const std::string& name) {
-  const torch::Tensor* saved = file.find(name);
-  if (saved == nullptr || saved->dtype() != torch::kInt64) return {};
-  const torch::Tensor flat = saved->reshape({-1}).contiguous();
-  return {flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel()};
 }
 
 }  // namespace skein

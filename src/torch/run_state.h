@@ -31,6 +31,11 @@ class AtRest {
 // Call it AtRest.
 std::vector<NamedTensor> own_tensors(Distributed::Impl& run, std::int64_t steps);
 
+// A program's own numbers as tensors of the same file, and back: what is there of neither run nor
+// moving average. ConfigError for a name that one of these has.
+std::vector<NamedTensor> tensors_of(const OwnNumbers& numbers);
+OwnNumbers own_numbers(const SafeTensors& file);
+
 // Throws ConfigError, naming `path` and the tensor, where `file` is not of such a run.
 void check_own(const std::filesystem::path& path, const SafeTensors& file, Distributed::Impl& run);
 
@@ -66,9 +71,5 @@ std::vector<std::string> order_of(Distributed::Impl& run);
 
 // Lays the arena out so; names of another module, or none, change nothing. All workers call it.
 void lay_out(Distributed::Impl& run, const std::vector<std::string>& names);
-
-// Whole numbers as a tensor; and those of a file, none where it has no such tensor.
-torch::Tensor whole_numbers(const std::vector<std::int64_t>& numbers);
-std::vector<std::int64_t> whole_numbers(const SafeTensors& file, const std::string& name);
 
 }  // namespace skein

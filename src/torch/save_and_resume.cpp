@@ -1,6 +1,8 @@
 // run.save_checkpoint() and run.resume(): what a program's folder of checkpoints is, and whose.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "keep/checkpoint_files.h"
@@ -97,6 +99,7 @@ void Checkpoints::save(const std::string& into, const Values& values,
                        const CheckpointOptions& options) {
   check_keep("save_checkpoint()", options.keep);
   check_values(values);
+  auto own = tensors_of(options.own);
   if (run_.in_step())
     throw ConfigError(
         "save_checkpoint() came between backward() and step(): call it after step(), when the "
@@ -109,23 +112,29 @@ void Checkpoints::save(const std::string& into, const Values& values,
   what.state.steps = run_.worker().progress.steps;
   what.state.batch_reference = run_.worker().progress.batch_reference;
   what.state.round_reference = run_.worker().progress.round_reference;
-  what.state.identity = identity_of(run_);
+  what.state.identity = options.identity.empty() ? identity_of(run_) : options.identity;
   what.state.values = values;
-  if (WeightAverage* const ema = run_.averages().ema()) what.own = ema->state();
+  what.own = std::move(own);
+  if (WeightAverage* const ema = run_.averages().ema())
+    std::ranges::move(ema->state(), std::back_inserter(what.own));
   what.keep = options.keep;
   what.wait = options.wait;
-  what.prepare = [&] {
-    std::random_device random;
-    if (run_id.empty())
-      run_id = skein::run_id(static_cast<std::uint64_t>(random()) << 32 | random());
-    folder.take(into, run_id);
-  };
-  what.prepared = [&] { folder.taken_by_leader(into); };
+  if (keeper) {
+    what.state.data = keeper->data;
+  } else {
+    what.prepare = [&] {
+      std::random_device random;
+      if (run_id.empty())
+        run_id = skein::run_id(static_cast<std::uint64_t>(random()) << 32 | random());
+      folder.take(into, run_id);
+    };
+    what.prepared = [&] { folder.taken_by_leader(into); };
+  }
   save(fs::path(into), std::move(what));
   run_.after_flush();
 }
 
-Resumed Checkpoints::resume(const std::string& from) {
+Resumed Checkpoints::resume(const std::string& from, const Values& identity) {
   World& world = run_.world();
   const Workers::Calls::Scope call(run_.calls(), "run.resume()");
   const PhaseScope phase(world.impl().board(), Phase::loading);
@@ -136,13 +145,15 @@ Resumed Checkpoints::resume(const std::string& from) {
         "the first backward()",
         from, steps, samples));
   const bool speaks = world.rank() == world.impl().leader();
-  const fs::path found = find_checkpoint(world, from, fmt::format("resume(\"{}\")", from),
-                                         [&](const std::string& line) {
-                                           if (speaks) fmt::print(stderr, "skein: {}\n", line);
-                                         });
+  const Say say = [&](const std::string& line) {
+    if (speaks) fmt::print(stderr, "skein: {}\n", line);
+  };
+  const fs::path found =
+      find_checkpoint(world, from, keeper ? keeper->resumes : fmt::format("resume(\"{}\")", from),
+                      keeper ? keeper->say : say);
   if (found.empty()) return {};
   run_.averages().resumed_from(found.string());
-  const auto loaded = load(found, identity_of(run_));
+  const auto loaded = load(found, identity.empty() ? identity_of(run_) : identity);
   restore_ema(run_, found, loaded.own);
   folder.resumed(found, loaded.state.samples);
   run_.after_flush();
@@ -152,6 +163,9 @@ Resumed Checkpoints::resume(const std::string& from) {
   resumed.path = found.string();
   resumed.values = loaded.state.values;
   resumed.workers = loaded.state.workers;
+  if (loaded.own) resumed.own = own_numbers(*loaded.own);
+  resumed.run_id = loaded.state.run_id;
+  if (keeper) keeper->data = loaded.state.data.value_or(CheckpointState::Data());
   return resumed;
 }
 
@@ -160,8 +174,8 @@ void Distributed::save_checkpoint(const std::string& folder, const Values& value
   impl_->checkpoints().save(folder, values, options);
 }
 
-Resumed Distributed::resume(const std::string& folder) {
-  return impl_->checkpoints().resume(folder);
+Resumed Distributed::resume(const std::string& folder, const Values& identity) {
+  return impl_->checkpoints().resume(folder, identity);
 }
 
 void Distributed::wait_for_checkpoint() {

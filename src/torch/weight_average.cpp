@@ -5,13 +5,6 @@
 #include "skein/error.h"
 
 namespace skein {
-namespace {
-
-constexpr const char* kTaken = "ema updates";
-constexpr const char* kPrefix = "ema/";
-
-}  // namespace
-
 WeightAverage::WeightAverage(const Binding& binding, double decay, std::int64_t steps)
     : decay_(decay), seen_(steps) {
   if (!(decay >= 0 && decay < 1))

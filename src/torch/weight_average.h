@@ -15,6 +15,10 @@ namespace skein {
 
 class WeightAverage {
  public:
+  // How its tensors are named in a checkpoint: the number of its updates; before others' names.
+  static constexpr const char* kTaken = "ema updates";
+  static constexpr const char* kPrefix = "ema/";
+
   // ConfigError unless 0 <= decay < 1. `steps`: those made so far.
   WeightAverage(const Binding& binding, double decay, std::int64_t steps);
 

@@ -22,11 +22,10 @@ void for_batch_norms(const Model& model, Visit visit) {
 // For as long as it lives statistics start anew and every batch weighs the same.
 class FromScratch {
  public:
-  FromScratch(const Binding& binding, const Model& model, torch::Device device)
+  FromScratch(const Model& model, torch::Device device)
       : model_(model), generator_(generator_of(device)), state_(generator_.get_state()) {
-    for (const auto* buffers : {&binding.float_buffers(), &binding.integer_buffers()})
-      for (const NamedTensor& each : *buffers)
-        kept_.push_back({each.tensor, each.tensor.detach().clone()});
+    for (const torch::Tensor& live : model.buffers())
+      kept_.push_back({live, live.detach().clone()});
     for_batch_norms(model, [this](auto& norm) {
       options_.push_back(norm.options);
       norm.options.momentum(Momentum());
@@ -61,10 +60,10 @@ bool has_batch_norm(const Model& model) {
   return found;
 }
 
-std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, const Compute& compute,
+std::vector<NamedTensor> fresh_buffers(Distributed& run, Model& model, const Compute& compute,
                                        const Dataset& train, const FreshStatistics& how) {
   const torch::NoGradGuard no_grad;
-  const FromScratch fresh(run.binding(), model, compute.device());
+  const FromScratch fresh(model, compute.device());
   const Autocast precision = compute.autocast();
   const std::int64_t batch = std::min(how.batch, train.size());
   GlobalBatches batches(static_cast<std::uint32_t>(train.size()), batch,
@@ -77,7 +76,7 @@ std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, con
     if (number++ >= run.world().rank() * how.batches)
       model.forward(compute.upload().bring(train.get(indices)).data);
   }
-  return run.averages().buffers();
+  return TrainAccess(run).averaged_buffers();
 }
 
 }  // namespace skein

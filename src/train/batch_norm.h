@@ -3,7 +3,7 @@
 
 #include "data/dataset.h"
 #include "models/model.h"
-#include "torch/distributed_impl.h"
+#include "torch/train_access.h"
 #include "train/compute.h"
 
 namespace skein {
@@ -19,7 +19,7 @@ struct FreshStatistics {
 // The module's buffers as they are after so many batches of `train` in training mode and without
 // gradients, all batches weighing the same, averaged over the workers. Copies: the live buffers and
 // the random generator stay as they are. Replicas are equal. All workers call it.
-std::vector<NamedTensor> fresh_buffers(Distributed::Impl& run, Model& model, const Compute& compute,
+std::vector<NamedTensor> fresh_buffers(Distributed& run, Model& model, const Compute& compute,
                                        const Dataset& train, const FreshStatistics& how);
 
 }  // namespace skein

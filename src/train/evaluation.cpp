@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "runtime/feed.h"
-#include "torch/lent_model.h"
 
 namespace skein {
 namespace {
@@ -13,45 +12,37 @@ constexpr std::int64_t kBatch = 250;
 
 }  // namespace
 
-std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Compute& compute,
-                                   const Dataset& test,
-                                   const std::function<std::vector<NamedTensor>()>& buffers,
-                                   const std::function<bool()>& stop) {
+std::optional<Quality> evaluate(Distributed& run, Model& model, const Compute& compute,
+                                const Dataset& test, const TrainAccess::Buffers& buffers,
+                                const std::function<bool()>& stop) {
   World& world = run.world();
-  world.impl().board().set_phase(Phase::evaluating);
-  run.settle();
-  const LentModel lent(run, Weights::trained, buffers);
-  const torch::NoGradGuard no_grad;
-  model.eval();
-  const Share share = share_among_present(world, test.size());
-  std::int64_t next = share.begin;
-  const std::int64_t end = share.begin + share.count;
-  torch::Tensor loss =
-      torch::zeros({}, torch::TensorOptions(compute.device()).dtype(torch::kFloat64));
-  torch::Tensor correct = torch::zeros_like(loss);
+  const auto number = torch::TensorOptions(compute.device()).dtype(torch::kFloat64);
+  torch::Tensor loss = torch::zeros({}, number), correct = torch::zeros({}, number);
   double predictions = 0, stopped = 0;
-  while (next < end) {
-    if (stop()) {
-      stopped = 1;
-      break;
+  TrainAccess(run).evaluate(buffers, [&] {
+    const Share share = share_among_present(world, test.size());
+    const std::int64_t end = share.begin + share.count;
+    for (std::int64_t next = share.begin; next < end;) {
+      if (stop()) {
+        stopped = 1;
+        return;
+      }
+      std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
+      std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
+      next += std::ssize(indices);
+      // Added up where they are computed: nobody waits for a device before the end.
+      const Batch batch = compute.upload().bring(test.get(indices));
+      const auto count = static_cast<double>(batch.target.numel());
+      const Autocast precision = compute.autocast();
+      const torch::Tensor logits = model.forward(batch.data);
+      loss += loss_of(logits, batch.target).to(torch::kFloat64) * count;
+      correct += logits.argmax(-1).eq(batch.target).sum();
+      predictions += count;
     }
-    std::vector<std::uint32_t> indices(static_cast<std::size_t>(std::min(kBatch, end - next)));
-    std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(next));
-    next += std::ssize(indices);
-    // Added up where they are computed: nobody waits for a device before the end.
-    const Batch batch = compute.upload().bring(test.get(indices));
-    const auto count = static_cast<double>(batch.target.numel());
-    const Autocast precision = compute.autocast();
-    const torch::Tensor logits = model.forward(batch.data);
-    loss += loss_of(logits, batch.target).to(torch::kFloat64) * count;
-    correct += logits.argmax(-1).eq(batch.target).sum();
-    predictions += count;
-  }
-  model.train();
-  run.after_flush();
+  });
   const auto sums = world.sum({loss.item<double>(), correct.item<double>(), predictions, stopped});
   if (sums[3] > 0) return {};
-  return Evaluation{sums[0] / sums[2], sums[1] / sums[2]};
+  return Quality{sums[0] / sums[2], sums[1] / sums[2]};
 }
 
 }  // namespace skein

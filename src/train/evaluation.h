@@ -3,16 +3,15 @@
 
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "data/dataset.h"
 #include "models/model.h"
-#include "torch/distributed_impl.h"
+#include "torch/train_access.h"
 #include "train/compute.h"
 
 namespace skein {
 
-struct Evaluation {
+struct Quality {
   double loss = 0;
   double accuracy = 0;
 };
@@ -22,9 +21,8 @@ struct Evaluation {
 // their own these are averaged for the evaluation only, and `buffers` gives the batch-norm
 // statistics, the same on all workers, for it. `stop` is asked before every batch: if it says yes
 // on any worker, that one computes no more and all of them get nothing.
-std::optional<Evaluation> evaluate(Distributed::Impl& run, Model& model, const Compute& compute,
-                                   const Dataset& test,
-                                   const std::function<std::vector<NamedTensor>()>& buffers,
-                                   const std::function<bool()>& stop);
+std::optional<Quality> evaluate(Distributed& run, Model& model, const Compute& compute,
+                                const Dataset& test, const TrainAccess::Buffers& buffers,
+                                const std::function<bool()>& stop);
 
 }  // namespace skein

@@ -55,11 +55,10 @@ int run_training(const TrainOptions& options) {
     const TrainOptions agreed = agree(world, options);
     const bool whole = Trainer(world, agreed, placement.local_rank, started).run();
     world.barrier();  // nobody leaves while others may still wait for it
-    world.impl().board().set_phase(Phase::done);
+    TrainAccess::set_phase(world, Phase::done);
     return whole ? 0 : kStoppedCode;
   } catch (const std::exception& error) {
-    const auto* lost = dynamic_cast<const IoError*>(&error);
-    world.impl().fail(error.what(), lost ? lost->peer() : -1);
+    world.fail(error);
     throw;
   }
 }

@@ -219,6 +219,51 @@ TEST(Resume, WhatCannotBeIsRefusedOnAllWorkersAndChangesNothing) {
   });
 }
 
+TEST(Resume, BringsEachWorkersOwnNumbersBackToIt) {
+  const TemporaryFolder folder;
+  on_workers(3, [&](World& world) {
+    const auto own = [&](int rank) {
+      return OwnNumbers{{"place", {rank, std::int64_t{1} << 60}}, {"none", {}}};
+    };
+    ResumingJob first(world, kSgd, StrategySpec("gossip"));
+    first.steps(2);
+    first.run().save_checkpoint(folder / "c", {}, {.wait = true, .own = own(world.rank())});
+    ResumingJob again(world, kSgd, StrategySpec("gossip"));
+    const Resumed resumed = again.run().resume(folder / "c");
+    ASSERT_TRUE(resumed);
+    EXPECT_EQ(resumed.own, own(world.rank()));
+    EXPECT_EQ(resumed.run_id.size(), 16u);
+    for (const char* name : {"steps", "buffer/norm.running_mean", "strategy", ""})
+      EXPECT_TRUE(contains(refusal([&] {
+                             again.run().save_checkpoint(folder / "c", {}, {.own = {{name, {1}}}});
+                           }),
+                           {"own numbers named"}));
+  });
+  on_workers(2, [&](World& world) {
+    ResumingJob fewer(world, kSgd, StrategySpec("gossip"));
+    EXPECT_TRUE(fewer.run().resume(folder / "c").own.empty()) << "nobody knows whose they are";
+  });
+}
+
+TEST(Resume, RefusesAnotherJobByWhatTheProgramSaysItIs) {
+  const TemporaryFolder folder;
+  on_workers(2, [&](World& world) {
+    const Values job{{"model", "small"}, {"data", "noise"}};
+    {
+      ResumingJob first(world, kSgd, allreduce());
+      first.steps(2);
+      first.run().save_checkpoint(folder / "c", {}, {.wait = true, .identity = job});
+    }
+    ResumingJob again(world, kSgd, allreduce());
+    EXPECT_TRUE(
+        contains(refusal([&] {
+                   again.run().resume(folder / "c", {{"model", "large"}, {"data", "noise"}});
+                 }),
+                 {"model = small", "this run has large", "a resumed run must be the same job"}));
+    EXPECT_TRUE(again.run().resume(folder / "c", job));
+  });
+}
+
 // A generator and a critic, each with a folder; the critic is trained twice as often.
 TEST(Resume, TwoRunsOfOneProgramHaveAFolderEach) {
   const TemporaryFolder folder;

@@ -149,7 +149,7 @@ class StoppedWorkers : public ::testing::Test {
         if (sums[1] > 0) break;
         if (long_run) std::this_thread::sleep_for(patience / 16);
       }
-      world.impl().write_once(
+      world.once(
           [&] { std::ofstream(path_ + "/model", std::ios::app) << "rank " << rank << "\n"; });
       world.barrier();
       return 0;

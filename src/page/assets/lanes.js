@@ -42,13 +42,13 @@
       live.setAttribute('aria-pressed', String(end === 0));
       plot.update(answer.ranks.map((rank) => {
         const steps = rank.steps;
-        const stepAt = (us) => steps.find((step) => step[1] >= us);
+        const stepAt = (us) => steps.find(([, end]) => end >= us);
         return {
           name: 'rank ' + rank.rank,
           spans: rank.spans.map(([lane, begin, duration]) => {
-            const step = stepAt(begin + duration / 2);
+            const [step] = stepAt(begin + duration / 2) || [];
             return {kind: kinds[lane] || 'other', begin: at(begin), end: at(begin + duration),
-              name: (names[lane] || 'other') + (step ? ' (step ' + step[0] + ')' : '')};
+              name: (names[lane] || 'other') + (step === undefined ? '' : ' (step ' + step + ')')};
           }),
         };
       }), {begin: at(0), end: at(answer.end_us - answer.begin_us)});

@@ -20,17 +20,16 @@
     throw new Error(path + ': ' + answer.status);
   };
 
-  // Rows that the server has given so far, as it says them; columns by name.
+  // Rows that the server has given so far, with the names of their columns.
   const run = {state: null, steps: [], evaluations: [], stride: 0, evaluationStride: 0, generation: -1, usage: []};
-  const column = {};
+  const named = (columns, rows) => rows.map((row) => Object.fromEntries(columns.map((name, at) => [name, row[at]])));
 
   const take = (state) => {
     if (state.generation !== run.generation) run.steps = [], run.evaluations = [];
     for (const name of ['steps', 'evaluations']) {
       run[name].length = state[name].from;
-      for (const row of state[name].rows) run[name].push(row);
+      run[name].push(...named(state[name].columns, state[name].rows));
     }
-    state.steps.columns.forEach((name, at) => { column[name] = at; });
     run.generation = state.generation;
     run.stride = state.steps.stride;
     run.evaluationStride = state.evaluations.stride;
@@ -76,23 +75,23 @@
   const places = () => {
     const rows = run.steps, out = [];
     for (let first = 0, next; first < rows.length; first = next) {
-      for (next = first + 1; next < rows.length && rows[next][1] === rows[first][1];) ++next;
-      const width = next < rows.length ? rows[next][1] - rows[first][1] : 0;
-      for (let at = first; at < next; ++at) out.push(rows[first][1] + width * (at - first) / (next - first));
+      for (next = first + 1; next < rows.length && rows[next].samples === rows[first].samples;) ++next;
+      const width = next < rows.length ? rows[next].samples - rows[first].samples : 0;
+      for (let at = first; at < next; ++at) out.push(rows[first].samples + width * (at - first) / (next - first));
     }
     return out;
   };
 
-  const points = (name, x) => run.steps.map((row, at) => ({x: x[at], y: row[column[name]]})).filter((point) => skein.known(point.y));
+  const points = (name, x) => run.steps.map((row, at) => ({x: x[at], y: row[name]})).filter((point) => skein.known(point.y));
 
   // Over some hundredths of the time, since single steps say little.
   const speeds = (x) => {
     const rows = run.steps, out = [];
     if (rows.length < 2) return out;
-    const window = Math.max(0.5, 0.03 * (rows[rows.length - 1][2] - rows[0][2]));
+    const window = Math.max(0.5, 0.03 * (rows[rows.length - 1].seconds - rows[0].seconds));
     for (let end = 1, first = 0; end < rows.length; ++end) {
-      while (first + 1 < end && rows[end][2] - rows[first + 1][2] >= window) ++first;
-      const seconds = rows[end][2] - rows[first][2];
+      while (first + 1 < end && rows[end].seconds - rows[first + 1].seconds >= window) ++first;
+      const seconds = rows[end].seconds - rows[first].seconds;
       if (seconds >= window || (end === rows.length - 1 && out.length === 0 && seconds > 0))
         out.push({x: x[end], y: (x[end] - x[first]) / seconds});
     }
@@ -117,9 +116,9 @@
     plots.loss.update([
       {name: 'training', points: loss, index: loss.length > 100 ? 6 : 0, faint: loss.length > 100},
       {name: 'training, smoothed', points: loss.length > 100 ? smooth(loss) : [], index: 0},
-      {name: 'evaluation', points: run.evaluations.map((row) => ({x: row[1], y: row[3]})), index: 1},
+      {name: 'evaluation', points: run.evaluations.map((row) => ({x: row.samples, y: row.loss})), index: 1},
     ].filter((one) => one.points.length > 0 || one.name === 'training'));
-    plots.accuracy.update([{name: 'accuracy', points: run.evaluations.map((row) => ({x: row[1], y: row[4]})), index: 0}]);
+    plots.accuracy.update([{name: 'accuracy', points: run.evaluations.map((row) => ({x: row.samples, y: row.accuracy})), index: 0}]);
     plots.speed.update([{name: 'samples per second', points: speeds(x), index: 0}]);
     plots.exposed.update([
       {name: 'iteration', points: points('iteration_ms', x), index: 0},
@@ -129,24 +128,27 @@
     consensus([{name: 'consensus distance', points: points('consensus_distance', x), index: 0}]);
   };
 
+  const saysDevice = (row) => skein.known(row.device_busy) && row.device_known > 0;
+  const sumOf = (rows, name) => rows.reduce((sum, row) => sum + (row[name] || 0), 0);
+
   const drawUsage = (answer) => {
+    for (const rank of answer.ranks) rank.rows = named(answer.columns, rank.rows);
     run.usage = answer.ranks;
     if (answer.ranks.length === 0) return;
     const origin = started();
     const series = (value) => answer.ranks.map((rank, place) => ({name: 'rank ' + rank.rank, index: place,
-      points: rank.rows.filter((row) => skein.known(value(row))).map((row) => ({x: row[0] - origin, y: value(row)}))}));
-    memory(series((row) => row[6]));
-    gpu(series((row) => row[7]));
-    gpuBusy(series((row) => (skein.known(row[8]) && row[9] > 0 ? Math.min(1, row[8] / row[9]) : null)));
-    // With the column that each has in a row.
-    const parts = [['forward', 1], ['backward', 2], ['update', 3], ['waiting', 4], ['loading', 10], ['evaluation', 11], ['checkpoint', 12]]
-      .filter(([, at]) => at < 5 || answer.ranks.some((rank) => rank.rows.some((row) => row[at] > 0)));
+      points: rank.rows.filter((row) => skein.known(value(row))).map((row) => ({x: row.end - origin, y: value(row)}))}));
+    memory(series((row) => row.resident_bytes));
+    gpu(series((row) => row.device_bytes));
+    gpuBusy(series((row) => (saysDevice(row) ? Math.min(1, row.device_busy / row.device_known) : null)));
+    const sometimes = ['loading', 'evaluation', 'checkpoint'].filter((name) => answer.ranks.some((rank) => rank.rows.some((row) => row[name] > 0)));
+    const parts = ['forward', 'backward', 'update', 'waiting', ...sometimes];
     usage = usage || skein.barPlot(byId('timeline'), {id: 'plot-usage', title: 'Where the time goes', wide: true, stacked: true, horizontal: true,
       about: 'each worker\'s time, all of the run; communication and updates that are hidden behind computing are not in it', y: {format: skein.percent, max: 1}, height: 60 + 26 * answer.ranks.length});
-    const sums = answer.ranks.map((rank) => parts.map(([, at]) => rank.rows.reduce((sum, row) => sum + (row[at] || 0), 0)));
+    const sums = answer.ranks.map((rank) => parts.map((name) => sumOf(rank.rows, name)));
     const all = sums.map((row) => row.reduce((a, b) => a + b, 0) || 1);
     usage.setHeight(60 + 26 * answer.ranks.length);
-    usage.update(parts.map(([name], at) => ({name: skein.kinds[name].name, lane: name, values: sums.map((row, rank) => row[at] / all[rank])})),
+    usage.update(parts.map((name, at) => ({name: skein.kinds[name].name, lane: name, values: sums.map((row, rank) => row[at] / all[rank])})),
       answer.ranks.map((rank) => 'rank ' + rank.rank));
   };
 
@@ -158,20 +160,20 @@
     const {state, steps, evaluations} = run;
     const last = steps[steps.length - 1], evaluated = evaluations[evaluations.length - 1];
     const summary = state.summary, budget = state.starts.length ? state.starts[state.starts.length - 1].budget : undefined;
-    const recent = steps.slice(-20).map((row) => row[column.exposed_comm_ms]).filter(skein.known);
-    const recentMs = steps.slice(-20).map((row) => row[column.iteration_ms]).filter(skein.known);
+    const recent = steps.slice(-20).map((row) => row.exposed_comm_ms).filter(skein.known);
+    const recentMs = steps.slice(-20).map((row) => row.iteration_ms).filter(skein.known);
     const mean = (list) => (list.length ? list.reduce((a, b) => a + b, 0) / list.length : NaN);
     const speed = summary ? summary.samples_per_second : state.samples_per_second;
-    const left = budget && last && speed > 0 && state.status === 'running' ? (budget - last[1]) / speed : NaN;
-    const smoothed = last ? mean(steps.slice(-20).map((row) => row[column.loss]).filter(skein.known)) : NaN;
+    const left = budget && last && speed > 0 && state.status === 'running' ? (budget - last.samples) / speed : NaN;
+    const smoothed = last ? mean(steps.slice(-20).map((row) => row.loss).filter(skein.known)) : NaN;
     const exposed = summary ? summary.exposed_comm_ms : mean(recent);
-    const done = summary ? summary.samples : last ? last[1] : undefined;
+    const done = summary ? summary.samples : last ? last.samples : undefined;
     skein.tiles(byId('tiles'), [
       {key: 'samples', raw: done, name: 'samples', value: skein.count(done), note: budget ? 'of ' + skein.count(budget) : ''},
-      {key: 'step', raw: last && last[0], name: 'step', value: last ? skein.count(last[0]) : '–', note: last ? skein.duration(1000 * last[2]) + ' of training' : ''},
+      {key: 'step', raw: last && last.step, name: 'step', value: last ? skein.count(last.step) : '–', note: last ? skein.duration(1000 * last.seconds) + ' of training' : ''},
       {key: 'loss', raw: smoothed, name: 'training loss', value: skein.number(smoothed, 4), note: 'mean of the last steps'},
-      {key: 'accuracy', raw: evaluated && evaluated[4], name: 'accuracy', value: evaluated ? skein.percent(evaluated[4], 2) : '–',
-        note: evaluated ? 'loss ' + skein.number(evaluated[3], 4) + ' at ' + skein.count(evaluated[1]) + ' samples' : 'not evaluated yet'},
+      {key: 'accuracy', raw: evaluated && evaluated.accuracy, name: 'accuracy', value: evaluated ? skein.percent(evaluated.accuracy, 2) : '–',
+        note: evaluated ? 'loss ' + skein.number(evaluated.loss, 4) + ' at ' + skein.count(evaluated.samples) + ' samples' : 'not evaluated yet'},
       {key: 'speed', raw: speed, name: 'samples per second', value: skein.number(speed, 4), note: summary ? 'of the whole run' : skein.known(left) ? 'about ' + skein.aboutTime(1000 * left) + ' left' : ''},
       {key: 'exposed', raw: exposed, name: 'exposed communication', value: skein.duration(exposed),
         note: summary ? 'mean of all workers and steps' : 'of ' + skein.duration(mean(recentMs)) + ' a step'},
@@ -209,18 +211,19 @@
     const rows = summary && summary.per_worker ? summary.per_worker : state.ranks;
     byId('workers-box').hidden = rows.length === 0;
     const live = Object.fromEntries(state.ranks.map((rank) => [rank.rank, rank]));
-    const sums = Object.fromEntries(run.usage.map((rank) => [rank.rank, rank.rows.reduce((sum, row) => sum.map((x, i) => x + row[i + 1]), [0, 0, 0, 0, 0])]));
+    const usageOf = Object.fromEntries(run.usage.map((rank) => [rank.rank, rank.rows]));
     const busy = (row) => {
       if (skein.known(row.busy_fraction)) return row.busy_fraction;
-      const sum = sums[row.rank];
-      return sum ? (sum[0] + sum[1] + sum[2]) / (sum[0] + sum[1] + sum[2] + sum[3]) : NaN;
+      const rows = usageOf[row.rank];
+      if (!rows) return NaN;
+      const computing = sumOf(rows, 'forward') + sumOf(rows, 'backward') + sumOf(rows, 'update');
+      return computing / (computing + sumOf(rows, 'waiting'));
     };
     const known = (row) => live[row.rank] || {};
     // Of all ranks, for all of the run.
     const gpuBusy = Object.fromEntries(run.usage.map((rank) => {
-      const rows = rank.rows.filter((row) => skein.known(row[8]) && row[9] > 0);
-      const sum = (at) => rows.reduce((all, row) => all + row[at], 0);
-      return [rank.rank, rows.length ? Math.min(1, sum(8) / sum(9)) : NaN];
+      const rows = rank.rows.filter(saysDevice);
+      return [rank.rank, rows.length ? Math.min(1, sumOf(rows, 'device_busy') / sumOf(rows, 'device_known')) : NaN];
     }));
     // A run that was started again has all its workers again.
     const since = startedAt(state.starts[state.starts.length - 1]);
