@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <bit>
 
+#include "fabric/fabric.h"
+#include "fabric/half.h"
 #include "kernels/kernels.h"
 
 namespace skein {
+
+Range shard(std::size_t count, int size, int rank) {
+  constexpr std::size_t kAlign = 16;
+  const auto n = static_cast<std::size_t>(size);
+  const std::size_t part = (count + n * kAlign - 1) / (n * kAlign) * kAlign;
+  const std::size_t begin = std::min(count, part * static_cast<std::size_t>(rank));
+  return {begin, std::min(part, count - begin)};
+}
 
 void LastMessages::begun(bool& half) {
   half = true;
@@ -28,7 +38,7 @@ class RingPass {
         arrived_(fabric.loop()),
         last_(fabric, operation) {
     const std::size_t largest = shard(buffer.count, fabric.size(), 0).count;
-    const Chunking chunking = fabric.chunking();
+    const Chunking chunking = fabric.traits().chunking;
     chunk_ = std::max(chunking.least, (largest + chunking.most - 1) / chunking.most);
     chunks_ = std::max<std::size_t>(1, (largest + chunk_ - 1) / chunk_);
   }
@@ -84,8 +94,14 @@ Task<> send_whole(Fabric& fabric, const Operation& operation, int peer, Span dat
   co_await fabric.finish_sends(operation, peer);
 }
 
-}  // namespace
-
+// `steps` rounds around the ring. In round s, rank r sends part (first − s) and receives part
+// (first − s − 1), all modulo size; what arrives in the first `add_steps` rounds is added, then
+// copied. Parts are shards of `buffer`, cut in chunks so that a chunk goes on to the next rank
+// while the following one arrives.
+//   reduce-scatter: first = r − 1, N − 1 rounds, all added
+//   all-gather:     first = r,     N − 1 rounds, none added
+//   all-reduce:     first = r − 1, 2(N − 1) rounds, N − 1 added
+// So part p is summed in the order p+1, p+2, …, p.
 Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int first, int steps,
                  int add_steps) {
   RingPass pass(fabric, operation, buffer, first, steps, add_steps);
@@ -95,6 +111,9 @@ Task<> ring_pass(Fabric& fabric, const Operation& operation, Span buffer, int fi
   co_await all_of(fabric.loop(), std::move(halves));
 }
 
+// ⌈log2 N⌉ rounds (two more when N is not a power of two), each moving a record. In each round two
+// groups of ranks become one, and all of it merge what the lower group has with what the other has:
+// so all end with the same bits.
 Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span record,
                           const Merge& merge) {
   const int rank = fabric.rank();
@@ -127,6 +146,7 @@ Task<> recursive_doubling(Fabric& fabric, const Operation& operation, Span recor
   copy(record, mine);
 }
 
+// A binomial tree: ⌈log2 N⌉ rounds.
 Task<> tree_broadcast(Fabric& fabric, const Operation& operation, Span buffer, int root) {
   const int size = fabric.size();
   const int relative = (fabric.rank() - root + size) % size;
@@ -141,6 +161,52 @@ Task<> tree_broadcast(Fabric& fabric, const Operation& operation, Span buffer, i
   for (distance /= 2; distance > 0; distance /= 2)
     if (relative + distance < size)
       co_await send_whole(fabric, operation, rank_of(relative + distance), buffer);
+}
+
+}  // namespace
+
+Range MessageCollectives::part_of(std::size_t count, int rank) const {
+  return shard(count, fabric_.size(), rank);
+}
+
+Task<> MessageCollectives::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
+  const int rank = fabric_.rank(), rounds = fabric_.size() - 1;
+  if (wire == Wire::bf16)
+    co_await half_reduce_scatter(fabric_, operation, buffer);
+  else
+    co_await ring_pass(fabric_, operation, buffer, rank - 1, rounds, rounds);
+}
+
+Task<> MessageCollectives::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
+  const int rank = fabric_.rank(), rounds = fabric_.size() - 1;
+  if (wire == Wire::bf16)
+    co_await half_all_gather(fabric_, operation, buffer);
+  else
+    co_await ring_pass(fabric_, operation, buffer, rank, rounds, 0);
+}
+
+Task<> MessageCollectives::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
+  const int rank = fabric_.rank(), rounds = fabric_.size() - 1;
+  if (wire == Wire::bf16)
+    co_await half_all_reduce(fabric_, operation, buffer);
+  else
+    co_await ring_pass(fabric_, operation, buffer, rank - 1, 2 * rounds, rounds);
+}
+
+Task<> MessageCollectives::run_combine(const Operation& operation, Span record,
+                                       const Merge& merge) {
+  co_await recursive_doubling(fabric_, operation, record, merge);
+}
+
+Task<> MessageCollectives::run_broadcast(const Operation& operation, Span buffer, int root) {
+  co_await tree_broadcast(fabric_, operation, buffer, root);
+}
+
+Task<> MessageCollectives::run_exchange(const Operation& operation, int peer, Span out, Span in) {
+  Fabric::Sending sending(fabric_, operation, peer);
+  co_await sending.start(out);
+  co_await fabric_.receive_into(operation, peer, in, Combine::copy);
+  co_await sending.finish();
 }
 
 }  // namespace skein

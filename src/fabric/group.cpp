@@ -3,51 +3,29 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/forwarding.h"
 #include "fabric/rows.h"
 
 namespace skein {
 
 // Its messages are the whole's, between other numbers and on other channels.
-class GroupFabric final : public Fabric {
+class GroupFabric final : public ForwardingFabric, private MessageCollectives {
  public:
   GroupFabric(Fabric& whole, std::vector<int> members, Channel first, Channel channels)
-      : Fabric(whole.loop()),
-        whole_(whole),
-        members_(std::move(members)),
+      : ForwardingFabric(whole, std::move(members), static_cast<MessageCollectives&>(*this)),
+        MessageCollectives(static_cast<Fabric&>(*this)),
         first_(first),
-        channels_(channels) {
-    rank_ = static_cast<int>(std::ranges::find(members_, whole.rank()) - members_.begin());
-  }
+        channels_(channels) {}
 
-  std::string name() const override { return whole_.name(); }
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(members_.size()); }
-  Traits traits() const override { return whole_.traits(); }
-  Chunking chunking() const override { return whole_.chunking(); }
-  void progressed() override { whole_.progressed(); }
-  void fail(const std::string& reason) override { whole_.fail(reason); }
-  std::optional<bool> expel(int peer) override { return whole_.expel(member(peer)); }
-  bool expelled(int rank) const override { return whole_.expelled(member(rank)); }
-
- protected:
-  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override {
-    return whole_.allocate_on_host(count, type);
-  }
-  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override {
-    return whole_.allocate_on_device(count, type);
-  }
+  // All ranks of the whole meet, for all groups.
+  Task<> meet_on_device(Limit) override { co_return; }
   Route route(int peer, Channel channel) override {
     SKEIN_CHECK(channel < channels_, "channel {} of {} of a group", channel, channels_);
-    return whole_.route(member(peer), first_ + channel);
+    return ForwardingFabric::route(peer, first_ + channel);
   }
 
  private:
-  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
-
-  Fabric& whole_;
-  std::vector<int> members_;  // ranks of the whole
   Channel first_, channels_;
-  int rank_;
 };
 
 std::unique_ptr<Fabric> group_of(Fabric& whole, std::vector<int> members) {

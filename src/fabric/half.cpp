@@ -16,7 +16,7 @@ class HalfExchange {
 
   // Each peer gets its own shard of this rank's values.
   Task<> scatter() {
-    const int ahead = static_cast<int>(fabric_.chunking().ahead);
+    const int ahead = static_cast<int>(fabric_.traits().chunking.ahead);
     const std::size_t largest = shard(buffer_.count, fabric_.size(), 0).count;
     std::vector<std::unique_ptr<Memory>> copies;
     for (int i = 0; i < std::min(ahead, fabric_.size() - 1); ++i)
@@ -48,7 +48,7 @@ class HalfExchange {
   Task<> hand_out() {
     const Span own = part(fabric_.rank());
     if (own.count == 0) co_return all_sent();
-    const int ahead = static_cast<int>(fabric_.chunking().ahead);
+    const int ahead = static_cast<int>(fabric_.traits().chunking.ahead);
     const auto memory = fabric_.allocate_like(buffer_, own.count, Type::bf16);
     to_bf16(memory->span(), own);
     from_bf16(own, memory->span());

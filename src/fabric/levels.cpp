@@ -26,16 +26,31 @@ std::vector<int> Hosts::mates(int rank) const {
   return out;
 }
 
+LevelsFabric::LevelsFabric(std::unique_ptr<Fabric> whole, const Hosts& hosts)
+    : ForwardingFabric(*whole, nullptr, static_cast<MessageCollectives&>(*this)),
+      MessageCollectives(static_cast<Fabric&>(*this)),
+      whole_(std::move(whole)),
+      mates_(hosts.mates(rank())),
+      each_(hosts.each()) {
+  if (mates_.size() > 1) inside_ = group_of(*whole_, mates_);
+  make_levels(hosts);
+}
+
 LevelsFabric::LevelsFabric(std::unique_ptr<Fabric> whole, std::unique_ptr<Fabric> inside,
                            const Hosts& hosts, std::unique_ptr<EventSource> events)
-    : Fabric(whole->loop()),
+    : ForwardingFabric(*whole, inside.get(), static_cast<MessageCollectives&>(*this)),
+      MessageCollectives(static_cast<Fabric&>(*this)),
       events_(std::move(events)),
       whole_(std::move(whole)),
       inside_(std::move(inside)),
-      mates_(hosts.mates(whole_->rank())),
+      mates_(hosts.mates(rank())),
       each_(hosts.each()) {
-  SKEIN_CHECK(inside_ ? inside_->size() == std::ssize(mates_) : mates_.size() == 1,
-              "rank {} of another host than it is on", rank());
+  SKEIN_CHECK(inside_->size() == std::ssize(mates_), "rank {} of another host than it is on",
+              rank());
+  make_levels(hosts);
+}
+
+void LevelsFabric::make_levels(const Hosts& hosts) {
   if (!inside_ || each_ == 0) return;
   std::vector<int> across(static_cast<std::size_t>(hosts.count()));
   for (int host = 0; host < hosts.count(); ++host)
@@ -46,7 +61,7 @@ LevelsFabric::LevelsFabric(std::unique_ptr<Fabric> whole, std::unique_ptr<Fabric
 LevelsFabric::~LevelsFabric() = default;
 
 Traits LevelsFabric::traits() const {
-  Traits out = whole_->traits();
+  Traits out = ForwardingFabric::traits();
   if (!inside_) return out;
   const Traits inside = inside_->traits();
   out.ring_order &= inside.ring_order && (!between_ || between_->size() == 1);
@@ -54,59 +69,16 @@ Traits LevelsFabric::traits() const {
   return out;
 }
 
-Range LevelsFabric::part(std::size_t count, int rank) const {
-  if (!between_) return Fabric::part(count, rank);
+Range LevelsFabric::part_of(std::size_t count, int rank) const {
+  if (!between_) return MessageCollectives::part_of(count, rank);
   const Range outer = shard(count, each_, rank % each_);
   const Range inner = shard(outer.count, size() / each_, rank / each_);
   return {outer.offset + inner.offset, inner.count};
 }
 
-std::uint64_t LevelsFabric::bytes_sent() const {
-  return whole_->bytes_sent() + (inside_ ? inside_->bytes_sent() : 0);
-}
-
-void LevelsFabric::observe(WaitObserver* observer) {
-  whole_->observe(observer);
-  if (inside_) inside_->observe(observer);
-}
-
-void LevelsFabric::progressed() {
-  whole_->progressed();
-  if (inside_) inside_->progressed();
-}
-
-Time LevelsFabric::latest_sign() const {
-  return inside_ ? std::max(whole_->latest_sign(), inside_->latest_sign()) : whole_->latest_sign();
-}
-
-void LevelsFabric::pass_on(Time sign) {
-  whole_->pass_on(sign);
-  if (inside_) inside_->pass_on(sign);
-}
-
-void LevelsFabric::fail(const std::string& reason) {
-  whole_->fail(reason);
-  if (inside_) inside_->fail(reason);
-}
-
-std::unique_ptr<Memory> LevelsFabric::allocate_on_host(std::size_t count, Type type) {
-  return (inside_ ? inside_ : whole_)->allocate_on_host(count, type);
-}
-
-std::unique_ptr<Memory> LevelsFabric::allocate_on_device(std::size_t count, Type type) {
-  return (inside_ ? inside_ : whole_)->allocate_on_device(count, type);
-}
-
-Task<> LevelsFabric::meet_on_device(Limit limit) {
-  co_await whole_->meet_on_device(limit);
-  if (inside_) co_await inside_->meet_on_device(limit);
-}
-
-std::string LevelsFabric::why_staged() const { return inside_ ? inside_->why_staged() : ""; }
-
 Fabric::Route LevelsFabric::route(int peer, Channel channel) {
   const auto mate = std::ranges::find(mates_, peer);
-  if (!inside_ || mate == mates_.end()) return whole_->route(peer, channel);
+  if (!inside_ || mate == mates_.end()) return ForwardingFabric::route(peer, channel);
   return inside_->route(static_cast<int>(mate - mates_.begin()), channel);
 }
 
@@ -116,7 +88,7 @@ Span LevelsFabric::lane(Span buffer) const {
 
 Task<> LevelsFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
   if (!between_) {
-    co_await Fabric::run_reduce_scatter(operation, buffer, wire);
+    co_await MessageCollectives::run_reduce_scatter(operation, buffer, wire);
     co_return;
   }
   co_await inside_->reduce_scatter(operation.channel, buffer, operation.limit);
@@ -126,7 +98,7 @@ Task<> LevelsFabric::run_reduce_scatter(const Operation& operation, Span buffer,
 
 Task<> LevelsFabric::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
   if (!between_) {
-    co_await Fabric::run_all_gather(operation, buffer, wire);
+    co_await MessageCollectives::run_all_gather(operation, buffer, wire);
     co_return;
   }
   co_await between_->all_gather(operation.channel, lane(buffer), operation.limit, wire);
@@ -136,7 +108,7 @@ Task<> LevelsFabric::run_all_gather(const Operation& operation, Span buffer, Wir
 
 Task<> LevelsFabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
   if (!between_) {
-    co_await Fabric::run_all_reduce(operation, buffer, wire);
+    co_await MessageCollectives::run_all_reduce(operation, buffer, wire);
     co_return;
   }
   co_await inside_->reduce_scatter(operation.channel, buffer, operation.limit);
@@ -149,7 +121,7 @@ Task<> LevelsFabric::run_all_reduce(const Operation& operation, Span buffer, Wir
 
 Task<> LevelsFabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
   if (!between_) {
-    co_await Fabric::run_combine(operation, record, merge);
+    co_await MessageCollectives::run_combine(operation, record, merge);
     co_return;
   }
   co_await inside_->combine(operation.channel, record, merge, operation.limit);
@@ -158,7 +130,7 @@ Task<> LevelsFabric::run_combine(const Operation& operation, Span record, const 
 
 Task<> LevelsFabric::run_broadcast(const Operation& operation, Span buffer, int root) {
   if (!between_) {
-    co_await Fabric::run_broadcast(operation, buffer, root);
+    co_await MessageCollectives::run_broadcast(operation, buffer, root);
     co_return;
   }
   if (rank() % each_ == root % each_)

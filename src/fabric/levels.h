@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "fabric/forwarding.h"
 
 namespace skein {
 
@@ -45,49 +45,37 @@ class Hosts {
 //
 // Where hosts have unequal numbers, collectives are those of any fabric. A ring whose ranks follow
 // each other in a host crosses the network once for each host too.
-class LevelsFabric final : public Fabric {
+class LevelsFabric final : public ForwardingFabric, private MessageCollectives {
  public:
-  // `inside` joins the ranks of this worker's host, in their order, and may be null where it is
-  // alone. `events`: where the loop's thread sleeps for both.
+  // All messages are those of `whole`, in levels all the same where workers share hosts.
+  LevelsFabric(std::unique_ptr<Fabric> whole, const Hosts& hosts);
+
+  // `inside` joins the ranks of this worker's host, in their order. `events`: where the loop's
+  // thread sleeps for both.
   LevelsFabric(std::unique_ptr<Fabric> whole, std::unique_ptr<Fabric> inside, const Hosts& hosts,
                std::unique_ptr<EventSource> events = nullptr);
   ~LevelsFabric() override;
 
-  std::string name() const override { return whole_->name(); }
-  int rank() const override { return whole_->rank(); }
-  int size() const override { return whole_->size(); }
-  EventSource* events() override { return events_ ? events_.get() : whole_->events(); }
   Traits traits() const override;
-  Chunking chunking() const override { return whole_->chunking(); }
-  Range part(std::size_t count, int rank) const override;
-  std::uint64_t bytes_sent() const override;
-  void observe(WaitObserver* observer) override;
-  void progressed() override;
-  Time latest_sign() const override;
-  void pass_on(Time sign) override;
-  void fail(const std::string& reason) override;
-  std::optional<bool> expel(int peer) override { return whole_->expel(peer); }
-  bool expelled(int rank) const override { return whole_->expelled(rank); }
-  Task<> meet_on_device(Limit limit) override;
-  std::string why_staged() const override;
-
- protected:
-  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
-  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
+  EventSource* events() override { return events_ ? events_.get() : ForwardingFabric::events(); }
   Route route(int peer, Channel channel) override;
+
+ private:
+  Range part_of(std::size_t count, int rank) const override;
   Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_combine(const Operation& operation, Span record, const Merge& merge) override;
   Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
 
- private:
+  void make_levels(const Hosts& hosts);
+
   // What this worker sums with others between hosts.
   Span lane(Span buffer) const;
 
   std::unique_ptr<EventSource> events_;
   std::unique_ptr<Fabric> whole_;
-  std::unique_ptr<Fabric> inside_;
+  std::unique_ptr<Fabric> inside_;   // null: this worker is alone on its host
   std::unique_ptr<Fabric> between_;  // null: there are no levels
   std::vector<int> mates_;
   int each_;

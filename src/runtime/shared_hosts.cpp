@@ -102,7 +102,7 @@ std::unique_ptr<Fabric> with_shared_hosts(std::unique_ptr<Fabric> whole, bool wa
 std::unique_ptr<Fabric> with_shared_hosts(std::unique_ptr<Fabric> whole, const Hosts& hosts,
                                           const std::string& run_id, Duration patience) {
   const std::vector<int> mates = hosts.mates(whole->rank());
-  if (mates.size() == 1) return std::make_unique<LevelsFabric>(std::move(whole), nullptr, hosts);
+  if (mates.size() == 1) return std::make_unique<LevelsFabric>(std::move(whole), hosts);
   LocalOptions options;
   options.run_id = run_id;
   options.rank = static_cast<int>(std::ranges::find(mates, whole->rank()) - mates.begin());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fabric/group.h"
 #include "sim/sim_fabric.h"
 
 namespace skein::sim {
@@ -44,10 +43,7 @@ void Cluster::make_fabric(int rank) {
   each.base = base.get();
   each.fabric = std::move(base);
   if (!shared_hosts_) return;
-  std::vector<int> mates = shared_hosts_->mates(rank);
-  auto inside = mates.size() > 1 ? group_of(*each.fabric, std::move(mates)) : nullptr;
-  each.fabric =
-      std::make_unique<LevelsFabric>(std::move(each.fabric), std::move(inside), *shared_hosts_);
+  each.fabric = std::make_unique<LevelsFabric>(std::move(each.fabric), *shared_hosts_);
 }
 
 Fabric& Cluster::fabric(int rank) { return *machine(rank).fabric; }

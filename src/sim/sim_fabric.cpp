@@ -10,26 +10,24 @@
 namespace skein::sim {
 
 SimFabric::SimFabric(Cluster& cluster, int rank)
-    : Fabric(cluster.loop(rank)), cluster_(cluster), rank_(rank) {}
+    : CarrierFabric(cluster.loop(rank), rank, cluster.size()), cluster_(cluster) {}
 
-Chunking SimFabric::chunking() const {
+Traits SimFabric::traits() const {
   const std::size_t bytes = cluster_.network().chunk_bytes;
   // A send has ended here when it has left, so one at a time keeps the wire busy, and flows that do
   // not meet are cheap to simulate.
   constexpr std::size_t kAhead = 1;
-  return bytes == 0 ? Chunking{std::numeric_limits<std::size_t>::max() / 2, 1, kAhead}
-                    : Chunking{bytes / sizeof(float), Chunking().most, kAhead};
+  return {.chunking = bytes == 0 ? Chunking{std::numeric_limits<std::size_t>::max() / 2, 1, kAhead}
+                                 : Chunking{bytes / sizeof(float), Chunking().most, kAhead}};
 }
 
 void SimFabric::fail(const std::string& reason) {
   // Each rank that gives up quotes the one before: enough is enough.
-  cluster_.announce(rank_, fmt::format("which failed: {}", reason.substr(0, 300)));
+  cluster_.announce(rank(), fmt::format("which failed: {}", reason.substr(0, 300)));
 }
 
-void SimFabric::progressed() { progress_ = cluster_.engine().now(); }
-
 struct SimFabric::SimLine final : Line {
-  SimLine(Fabric& carrier, int its_peer, Channel its_channel, bool sends, Stream& its_stream)
+  SimLine(Carrier& carrier, int its_peer, Channel its_channel, bool sends, Stream& its_stream)
       : Line(carrier, its_peer, its_channel, sends), stream(its_stream) {}
   Stream& stream;
 };
@@ -61,8 +59,8 @@ class SimFabric::Waiting {
     if (now < earliest_) return earliest_;
     Time sign{};
     if (operation_.limit.by_silence()) {
-      std::vector<int> seen{fabric_.rank_};
-      sign = stream.moves() ? now : fabric_.cluster_.last_sign(fabric_.rank_, peer_, seen);
+      std::vector<int> seen{fabric_.rank()};
+      sign = stream.moves() ? now : fabric_.cluster_.last_sign(fabric_.rank(), peer_, seen);
     }
     earliest_ = operation_.limit.end(begin_, sign);
     if (now >= earliest_) throw TooLate(operation_, peer_);
@@ -80,22 +78,22 @@ class SimFabric::Waiting {
 // A process that stands still, or is gone, passes on nothing of others.
 Time SimFabric::last_sign(std::vector<int>& seen) const {
   Time latest = progress_;
-  if (!cluster_.running(rank_) || cluster_.paused(rank_)) return latest;
+  if (!cluster_.running(rank()) || cluster_.paused(rank())) return latest;
   for (const int peer : waits_for_)
-    latest = std::max(latest, cluster_.last_sign(rank_, peer, seen));
+    latest = std::max(latest, cluster_.last_sign(rank(), peer, seen));
   return latest;
 }
 
 void SimFabric::check_peer(const Operation& operation, int peer) const {
-  const std::string trouble = cluster_.trouble(rank_, peer);
+  const std::string trouble = cluster_.trouble(rank(), peer);
   if (!trouble.empty())
     throw IoError(fmt::format("{} waits for rank {}, {}", describe(operation), peer, trouble),
                   peer);
 }
 
-std::unique_ptr<Fabric::Line> SimFabric::open_line(int peer, Channel channel, bool outgoing) {
+std::unique_ptr<Carrier::Line> SimFabric::open_line(int peer, Channel channel, bool outgoing) {
   Stream& stream =
-      outgoing ? cluster_.stream(rank_, peer, channel) : cluster_.stream(peer, rank_, channel);
+      outgoing ? cluster_.stream(rank(), peer, channel) : cluster_.stream(peer, rank(), channel);
   return std::make_unique<SimLine>(*this, peer, channel, outgoing, stream);
 }
 
@@ -115,7 +113,7 @@ Task<> SimFabric::wait_for_room(const Operation&, Line&) { co_return; }
 
 bool SimFabric::all_taken(Line& line) {
   auto& stream = static_cast<SimLine&>(line).stream;
-  return cluster_.restarted(rank_) || stream.transmitted_count() == stream.posted();
+  return cluster_.restarted(rank()) || stream.transmitted_count() == stream.posted();
 }
 
 Task<> SimFabric::wait_until_taken(const Operation& operation, Line& line, std::uint64_t messages) {
@@ -147,7 +145,7 @@ Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combin
   if (message.bytes != into.bytes()) {
     const std::string text =
         fmt::format("{}: rank {} sent {} bytes, rank {} expects {}", describe(operation), line.peer,
-                    message.bytes, rank_, into.bytes());
+                    message.bytes, rank(), into.bytes());
     fail(text);
     throw IoError(text, line.peer);
   }
@@ -164,7 +162,7 @@ Task<> SimFabric::take(const Operation& operation, Line& line, Span into, Combin
 
 // A process that has ended tells nobody anything; its cluster does.
 void SimFabric::close_line(Line& line) {
-  if (!cluster_.running(rank_) || cluster_.restarted(rank_)) return;
+  if (!cluster_.running(rank()) || cluster_.restarted(rank())) return;
   auto& stream = static_cast<SimLine&>(line).stream;
   line.outgoing ? stream.withdraw() : stream.refuse();
 }

@@ -3,23 +3,22 @@
 
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "fabric/carrier_fabric.h"
 #include "sim/cluster.h"
 
 namespace skein::sim {
 
 // The primitives on the cluster's streams; the collectives are those of every fabric.
-class SimFabric final : public Fabric {
+class SimFabric final : public CarrierFabric {
  public:
   SimFabric(Cluster& cluster, int rank);
 
   std::string name() const override { return "sim"; }
-  int rank() const override { return rank_; }
-  int size() const override { return cluster_.size(); }
   Cluster& cluster() const { return cluster_; }
-  Chunking chunking() const override;
+  Traits traits() const override;
   void fail(const std::string& reason) override;
-  void progressed() override;
+  Time latest_sign() const override { return progress_; }
+  void pass_on(Time sign) override { progress_ = std::max(progress_, sign); }
 
   // When this worker, or one that it waits for, last made progress, as far as who asks can
   // know. `seen` are those whom the question has passed.
@@ -42,11 +41,10 @@ class SimFabric final : public Fabric {
   void check_peer(const Operation& operation, int peer) const;
   // The streams are those of the first process: a later one must not touch them.
   void check_first_life(const Operation& operation, int peer) const {
-    if (cluster_.restarted(rank_)) check_peer(operation, peer);
+    if (cluster_.restarted(rank())) check_peer(operation, peer);
   }
 
   Cluster& cluster_;
-  int rank_;
   Time progress_{};
   std::vector<int> waits_for_;  // peers whose silence would end an operation
 };

@@ -1,6 +1,5 @@
 #include "strategy/driver.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace skein {

@@ -8,8 +8,8 @@
 namespace skein {
 
 // The defaults are right for a program that computes on the host, runs on the loop itself and
-// trains all parameters. They are called on the thread that calls the Driver, but for sums_begin()
-// and sums_end().
+// trains all parameters. They are called on the thread that calls the Driver; sums_begin() and
+// sums_end() on the loop's, and watch_gradients(false) on that of a touch.
 class Program {
  public:
   virtual ~Program() = default;

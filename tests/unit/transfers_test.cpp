@@ -5,24 +5,10 @@
 #include "optimize/owned_state.h"
 #include "strategy/move_state.h"
 #include "strategy/shards.h"
+#include "unit/stub_fabric.h"
 
 namespace skein {
 namespace {
-
-// Rank 0 of as many as it is told, that have nothing to say to each other.
-class QuietFabric final : public Fabric {
- public:
-  QuietFabric(Loop& loop, int size) : Fabric(loop), size_(size) {}
-  std::string name() const override { return "quiet"; }
-  int rank() const override { return 0; }
-  int size() const override { return size_; }
-
- protected:
-  std::unique_ptr<Line> open_line(int, Channel, bool) override { return nullptr; }
-
- private:
-  int size_;
-};
 
 TEST(Transfers, CoverThePlaneOnceWithTheOwnersOfBothPlans) {
   const SteadyClock clock;
@@ -33,9 +19,7 @@ TEST(Transfers, CoverThePlaneOnceWithTheOwnersOfBothPlans) {
     for (const std::size_t longest : {std::size_t{100}, std::size_t{1} << 20}) {
       std::vector<int> host_of;
       for (int rank = 0; rank < size; ++rank) host_of.push_back(rank / per_host);
-      const LevelsFabric fabric(
-          std::make_unique<QuietFabric>(loop, size),
-          per_host > 1 ? std::make_unique<QuietFabric>(loop, per_host) : nullptr, Hosts(host_of));
+      const LevelsFabric fabric(std::make_unique<StubFabric>(loop, 0, size), Hosts(host_of));
       const BucketPlan before(arena, Fusion::of(4000)), after(arena, Fusion::of(100000));
       std::size_t end = 0;
       for (const Transfer& each : transfers(fabric, before, after, longest)) {

@@ -34,7 +34,7 @@ Task<> LocalFabric::Collective::offer(const shm::Place& place, std::uint64_t rea
 
 Task<> LocalFabric::Collective::meet(std::atomic<std::uint64_t> Desk::*step) {
   (desk(fabric_.rank()).*step).store(round_, std::memory_order_seq_cst);
-  fabric_.progressed();
+  fabric_.came_further();
   fabric_.ring_all();
   for (int peer = 0; peer < fabric_.size(); ++peer) {
     if (peer == fabric_.rank()) continue;

@@ -35,7 +35,7 @@ class LocalFabric::HostCollective final : public Collective {
   void use_buffer() {
     shared_ = buffer_;
     if (fabric_.own_->place_of(buffer_)) return;
-    staged_ = fabric_.allocate_on_host(buffer_.count, buffer_.type);
+    staged_ = fabric_.allocate_on(Device::cpu, buffer_.count, buffer_.type);
     shared_ = staged_->span();
     copy(shared_, buffer_);
   }
@@ -140,7 +140,7 @@ Task<> LocalFabric::HostCollective::in_pieces(Range part, Do act) {
   for (std::size_t at = part.offset; at < part.end(); at += kPiece) {
     if (at > part.offset) co_await fabric_.loop().yield();
     act(Range{at, std::min(kPiece, part.end() - at)});
-    fabric_.progressed();
+    fabric_.came_further();
   }
 }
 
@@ -229,20 +229,21 @@ Task<> LocalFabric::run(const Operation& operation, Kind kind, Span buffer, int 
 }
 
 Task<> LocalFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {
-  if (by_messages(buffer, wire)) return Fabric::run_reduce_scatter(operation, buffer, wire);
+  if (by_messages(buffer, wire))
+    return MessageCollectives::run_reduce_scatter(operation, buffer, wire);
   count_sent((buffer.count - shard(buffer.count, size(), rank()).count) * size_of(buffer.type));
   return run(operation, Kind::reduce_scatter, buffer);
 }
 
 Task<> LocalFabric::run_all_gather(const Operation& operation, Span buffer, Wire wire) {
-  if (by_messages(buffer, wire)) return Fabric::run_all_gather(operation, buffer, wire);
+  if (by_messages(buffer, wire)) return MessageCollectives::run_all_gather(operation, buffer, wire);
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent(shard(buffer.count, size(), rank()).count * size_of(buffer.type) * peers);
   return run(operation, Kind::all_gather, buffer);
 }
 
 Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer, Wire wire) {
-  if (by_messages(buffer, wire)) return Fabric::run_all_reduce(operation, buffer, wire);
+  if (by_messages(buffer, wire)) return MessageCollectives::run_all_reduce(operation, buffer, wire);
   const std::size_t part = shard(buffer.count, size(), rank()).count;
   const auto peers = static_cast<std::size_t>(size()) - 1;
   count_sent((buffer.count - part + part * peers) * size_of(buffer.type));
@@ -252,7 +253,7 @@ Task<> LocalFabric::run_all_reduce(const Operation& operation, Span buffer, Wire
 // What the peers read stays as it is until all have read it.
 Task<> LocalFabric::run_combine(const Operation& operation, Span record, const Merge& merge) {
   if (by_messages(record)) {
-    co_await Fabric::run_combine(operation, record, merge);
+    co_await MessageCollectives::run_combine(operation, record, merge);
     co_return;
   }
   count_sent(record.bytes() * (static_cast<std::size_t>(size()) - 1));
@@ -271,7 +272,7 @@ Task<> LocalFabric::run_combine(const Operation& operation, Span record, const M
 }
 
 Task<> LocalFabric::run_broadcast(const Operation& operation, Span buffer, int root) {
-  if (by_messages(buffer)) return Fabric::run_broadcast(operation, buffer, root);
+  if (by_messages(buffer)) return MessageCollectives::run_broadcast(operation, buffer, root);
   if (rank() == root) count_sent(buffer.bytes() * (static_cast<std::size_t>(size()) - 1));
   return run(operation, Kind::broadcast, buffer, root);
 }

@@ -50,13 +50,13 @@ LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options)
 
 LocalFabric::LocalFabric(Loop& loop, const LocalOptions& options,
                          std::shared_ptr<shm::OwnSegment> own)
-    : Fabric(loop),
+    : CarrierFabric(loop, options.rank, options.size),
       options_(options),
       own_(std::move(own)),
       doorbell_(loop, own_->header(), options.descriptor),
       egress_(options_.link),
       ingress_(options_.link) {
-  progressed();
+  came_further();
   meet();
   doorbell_.look_around([this] {
     if (device_) device_->let_go_of_the_dead();
@@ -100,20 +100,15 @@ std::optional<bool> LocalFabric::expel(int peer) { return header(0).expulsions.a
 
 bool LocalFabric::expelled(int rank) const { return header(0).expulsions.contains(rank); }
 
-void LocalFabric::progressed() {
-  own_->header().progress_ns.store(SteadyClock().now().time_since_epoch().count(),
-                                   std::memory_order_relaxed);
-}
-
-std::unique_ptr<Memory> LocalFabric::allocate_on_host(std::size_t count, Type type) {
+std::unique_ptr<Memory> LocalFabric::allocate_on(Device::Kind kind, std::size_t count, Type type) {
+  if (kind == Device::gpu) {
+    Sharing* const sharing =
+        size() > 1 && !options_.link.on() ? loop().queue()->sharing() : nullptr;
+    return sharing ? sharing->allocate(count, type) : CarrierFabric::allocate_on(kind, count, type);
+  }
   auto memory = std::make_unique<SegmentMemory>(own_, count, type);
   if (memory->span().bytes() >= kWorthAsking) require_room(memory->span().bytes());
   return memory;
-}
-
-std::unique_ptr<Memory> LocalFabric::allocate_on_device(std::size_t count, Type type) {
-  Sharing* const sharing = size() > 1 && !options_.link.on() ? loop().queue()->sharing() : nullptr;
-  return sharing ? sharing->allocate(count, type) : Fabric::allocate_on_device(count, type);
 }
 
 // Every worker counts what it takes before it asks, so of two that do not fit together one at least
@@ -195,7 +190,7 @@ void LocalFabric::pass_on(Time at) {
   }
 }
 
-std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, bool outgoing) {
+std::unique_ptr<Carrier::Line> LocalFabric::open_line(int peer, Channel channel, bool outgoing) {
   Mailbox& box =
       outgoing ? own_->mailbox(peer, channel) : state(peer).segment->mailbox(rank(), channel);
   return std::make_unique<LocalLine>(*this, peer, channel, outgoing, box);
@@ -205,7 +200,7 @@ std::unique_ptr<Fabric::Line> LocalFabric::open_line(int peer, Channel channel, 
 Letter LocalFabric::letter(LocalLine& line, Span data) {
   auto place = own_->place_of(data);
   if (!place) {
-    line.staged.push_back({line.serving, allocate_on_host(data.count, data.type)});
+    line.staged.push_back({line.serving, allocate_on(Device::cpu, data.count, data.type)});
     const Span staged = line.staged.back().memory->span();
     copy(staged, data);
     place = own_->place_of(staged);
@@ -222,7 +217,7 @@ bool LocalFabric::try_post(const Operation&, Line& any, Span data) {
   box.letters[number % shm::kMailDepth] =
       data.device.kind == Device::gpu ? device_letter(line, data) : letter(line, data);
   box.posted.store(number + 1, std::memory_order_release);
-  progressed();
+  came_further();
   ring(line.index);
   count_sent(data.bytes());
   return true;
@@ -281,7 +276,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
         ingress_.pass(first_byte, into.bytes()) + options_.link.transfer(into.bytes());
     for (Time now = loop().now(); now < complete; now = loop().now()) {
       co_await loop().sleep_until(std::min(complete, now + shm::Doorbell::kLookAround));
-      progressed();
+      came_further();
     }
   }
   if (letter.ready != 0)
@@ -298,7 +293,7 @@ Task<> LocalFabric::take(const Operation& operation, Line& any, Span into, Combi
   check_valid();
   box.taken.store(number + 1, std::memory_order_seq_cst);
   check_valid();
-  progressed();
+  came_further();
   ring(line.index);
 }
 

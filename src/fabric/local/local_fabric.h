@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "emulate/link.h"
-#include "fabric/fabric.h"
+#include "fabric/carrier_fabric.h"
 #include "fabric/local/device_side.h"
 #include "fabric/local/doorbell.h"
 #include "fabric/local/segment.h"
@@ -34,25 +34,23 @@ struct LocalOptions {
   bool descriptor = false;
 };
 
-class LocalFabric final : public Fabric {
+class LocalFabric final : public CarrierFabric {
  public:
   // Blocks until all workers are there.
   LocalFabric(Loop& loop, const LocalOptions& options);
   ~LocalFabric() override;  // peers that still wait for this rank get IoError
 
   std::string name() const override { return "local"; }
-  int rank() const override { return options_.rank; }
-  int size() const override { return options_.size; }
   EventSource* events() override { return &doorbell_; }
   shm::Doorbell& doorbell() { return doorbell_; }
   void fail(const std::string& reason) override;
   std::optional<bool> expel(int peer) override;
   bool expelled(int rank) const override;
-  void progressed() override;
   Time latest_sign() const override;
   void pass_on(Time sign) override;
   Task<> meet_on_device(Limit limit) override;
   std::string why_staged() const override { return why_staged_; }
+  std::unique_ptr<Memory> allocate_on(Device::Kind kind, std::size_t count, Type type) override;
 
  protected:
   bool carries(Span data) const override {
@@ -67,10 +65,8 @@ class LocalFabric final : public Fabric {
   Task<> take(const Operation& operation, Line& line, Span into, Combine combine) override;
   void close_line(Line& line) override;
 
-  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
-  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
   std::unique_ptr<Memory> allocate_staging(std::size_t count, Type type) override {
-    return allocate_on_host(count, type);
+    return allocate_on(Device::cpu, count, type);
   }
   Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
   Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
@@ -98,6 +94,12 @@ class LocalFabric final : public Fabric {
   // Throws ConfigError when the host has not the memory that its workers have been given and not
   // touched yet, the last so many bytes included.
   void require_room(std::size_t bytes) const;
+
+  // progressed() on the way of every block: no sign is later than the present.
+  void came_further() {
+    own_->header().progress_ns.store(SteadyClock().now().time_since_epoch().count(),
+                                     std::memory_order_relaxed);
+  }
 
   shm::Header& header(int rank) const;
   PeerState& state(int peer) { return *peers_[static_cast<std::size_t>(peer)]; }

@@ -70,7 +70,7 @@ void Mail::send(int to, Header header, const std::byte* body, std::size_t length
   if (!trouble_.empty() || closed_) return;
   const auto rank = static_cast<std::size_t>(to);
   header.sequence = next_[rank]++;
-  Sent sent{MPI_REQUEST_NULL, buffers_.take(sizeof(header) + length), sizeof(header) + length};
+  Sent sent{MPI_REQUEST_NULL, memory_.take(sizeof(header) + length), sizeof(header) + length};
   std::memcpy(sent.packet.get(), &header, sizeof(header));
   if (length > 0) std::memcpy(sent.packet.get() + sizeof(header), body, length);
   if (!check(MPI_Isend(sent.packet.get(), static_cast<int>(sent.bytes), MPI_BYTE, to, kTag,
@@ -91,7 +91,7 @@ void Mail::test_sent() {
       int done = 0;
       if (!check(MPI_Test(&sent.front().request, &done, MPI_STATUS_IGNORE), "sending")) return;
       if (!done) break;
-      buffers_.give_back(std::move(sent.front().packet), sent.front().bytes);
+      memory_.give_back(std::move(sent.front().packet), sent.front().bytes);
       sent.pop_front();
       moved_ = true;
     }
@@ -144,7 +144,7 @@ bool Mail::hand_over(const Ready& ready, const Take& take) {
   }
   const Header header = header_of(packet);
   if (header.sequence != expected_[from]) {
-    Early early{buffers_.take(ready.bytes), ready.bytes};
+    Early early{memory_.take(ready.bytes), ready.bytes};
     std::memcpy(early.packet.get(), packet, ready.bytes);
     early_[from].emplace(header.sequence, std::move(early));
     return true;
@@ -166,7 +166,7 @@ void Mail::hand_over_early(int from, const Take& take) {
     const Header header = header_of(packet.get());
     take({from, header, packet.get() + sizeof(Header), bytes - sizeof(Header), false});
     ++expected_[rank];
-    buffers_.give_back(std::move(packet), bytes);
+    memory_.give_back(std::move(packet), bytes);
     early.erase(next);
   }
 }

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/mpi/buffers.h"
 #include "fabric/mpi/packet.h"
+#include "fabric/part_memory.h"
 
 namespace skein::mpi {
 
@@ -62,17 +62,18 @@ class Mail {
   // Why nothing can be sent or received any more, or empty.
   const std::string& trouble() const { return trouble_; }
 
-  Buffers& buffers() { return buffers_; }
+  boxed::PartMemory& memory() { return memory_; }
 
  private:
+  using Buffer = boxed::PartMemory::Buffer;
   struct Sent {
     MPI_Request request;
-    Buffers::Buffer packet;
+    Buffer packet;
     std::size_t bytes;
   };
   // Ahead of one that is still on its way.
   struct Early {
-    Buffers::Buffer packet;
+    Buffer packet;
     std::size_t bytes;
   };
   // A receive that has ended and has yet to be looked at.
@@ -92,8 +93,8 @@ class Mail {
   int rank_ = 0, size_ = 1;
   std::string trouble_;
   bool moved_ = false, closed_ = false;
-  Buffers buffers_;
-  std::vector<Buffers::Buffer> slots_;
+  boxed::PartMemory memory_{kWholePacket, kWholePacket / 4, 32};
+  std::vector<Buffer> slots_;
   std::vector<MPI_Request> receives_;  // one for each slot, used again and again
   std::deque<Ready> ready_;
   int hesitations_ = 0;                                // of whom the first of them is for

@@ -16,16 +16,19 @@ constexpr Duration kLastMessages = 2s;
 }  // namespace
 
 MpiFabric::MpiFabric(Loop& loop, MPI_Comm communicator, Duration patience, Duration longest_nap)
-    : BoxedFabric(loop),
-      mail_(std::make_unique<Mail>(communicator)),
-      rank_(mail_->rank()),
-      size_(mail_->size()),
+    : MpiFabric(loop, std::make_unique<Mail>(communicator), patience, longest_nap) {}
+
+MpiFabric::MpiFabric(Loop& loop, std::unique_ptr<Mail> mail, Duration patience,
+                     Duration longest_nap)
+    : BoxedFabric(loop, mail->rank(), mail->size()),
+      mail_(std::move(mail)),
       patience_(patience),
       back_off_([this] { return look(); }, longest_nap),
       take_([this](const Arrived& arrived) { return peer(arrived.from).take(arrived); }) {
-  peers_.reserve(static_cast<std::size_t>(size_));
-  for (int each = 0; each < size_; ++each)
-    peers_.push_back(each == rank_ ? nullptr : std::make_unique<Peer>(loop, *mail_, signs(), each));
+  peers_.reserve(static_cast<std::size_t>(size()));
+  for (int each = 0; each < size(); ++each)
+    peers_.push_back(each == rank() ? nullptr
+                                    : std::make_unique<Peer>(loop, *mail_, signs(), each));
   Session::of_this_process().begin();
 }
 
@@ -39,10 +42,10 @@ MpiFabric::~MpiFabric() {
     look();
     std::this_thread::sleep_for(100us);
   }
-  std::vector<bool> left(static_cast<std::size_t>(size_), true);
+  std::vector<bool> left(static_cast<std::size_t>(size()), true);
   bool failed = failed_;
-  for (int each = 0; each < size_; ++each) {
-    if (each == rank_) continue;
+  for (int each = 0; each < size(); ++each) {
+    if (each == rank()) continue;
     mail_->send(each, {Kind::left});
     left[static_cast<std::size_t>(each)] = peer(each).left();
     failed |= !peer(each).failure().empty();

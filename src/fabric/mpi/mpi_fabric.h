@@ -12,7 +12,7 @@
 
 namespace skein::mpi {
 
-class MpiFabric final : public BoxedFabric<Peer, Outbox, Inbox> {
+class MpiFabric final : public BoxedFabric {
  public:
   // The communicator is the fabric's own from now on.
   MpiFabric(Loop& loop, MPI_Comm communicator, Duration patience, Duration longest_nap);
@@ -22,22 +22,21 @@ class MpiFabric final : public BoxedFabric<Peer, Outbox, Inbox> {
   ~MpiFabric() override;
 
   std::string name() const override { return "mpi"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  // A launcher of MPI ends all workers when one dies.
-  Traits traits() const override { return {.survives_losses = false}; }
-  // A piece is a packet: smaller ones cost as many looks at MPI, and these are what counts.
-  Chunking chunking() const override { return {.least = kMostOfAPacket / sizeof(float)}; }
+  // A launcher of MPI ends all workers when one dies. A piece is a packet: smaller ones cost as
+  // many looks at MPI, and these are what counts.
+  Traits traits() const override {
+    return {.survives_losses = false, .chunking = {.least = kMostOfAPacket / sizeof(float)}};
+  }
   EventSource* events() override { return &back_off_; }
   void fail(const std::string& reason) override;
 
  private:
+  MpiFabric(Loop& loop, std::unique_ptr<Mail> mail, Duration patience, Duration longest_nap);
   Peer& peer(int rank) override { return *peers_[static_cast<std::size_t>(rank)]; }
   void stir() override { back_off_.stir(); }
   bool look();
 
   std::unique_ptr<Mail> mail_;
-  const int rank_, size_;
   const Duration patience_;
   bool failed_ = false;
   BackOff back_off_;

@@ -29,6 +29,7 @@ struct Header {
 // Large enough that MPI's own handshake for it counts little, small enough to stay in the cache
 // between its copies.
 inline constexpr std::size_t kMostOfAPacket = 256 << 10;
+inline constexpr std::size_t kWholePacket = sizeof(Header) + kMostOfAPacket;
 
 inline constexpr std::size_t kMostOfAText = 4000;
 

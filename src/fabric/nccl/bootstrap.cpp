@@ -90,7 +90,7 @@ Task<std::string> NcclFabric::join_all(Limit limit) {
 // wait for each other, and an operation of NCCL waits for all of them.
 Task<> NcclFabric::meet_on_device(Limit limit) {
   if (size() > 1) co_await meet_on_nccl(limit);
-  if (!comm_) co_await control_->meet_on_device(limit);
+  if (!comm_) co_await ForwardingFabric::meet_on_device(limit);
 }
 
 Task<> NcclFabric::meet_on_nccl(Limit limit) {

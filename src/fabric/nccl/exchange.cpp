@@ -46,7 +46,7 @@ class NcclFabric::Appointment {
 };
 
 Task<> NcclFabric::run_exchange(const Operation& operation, int peer, Span out, Span in) {
-  if (!takes(out) || !takes(in)) return Fabric::run_exchange(operation, peer, out, in);
+  if (!takes(out) || !takes(in)) return by_messages_.run_exchange(operation, peer, out, in);
   count_sent(out.bytes());
   return on_control(operation, exchange_on_nccl(operation, peer, out, in));
 }
@@ -57,7 +57,7 @@ Task<> NcclFabric::exchange_on_nccl(const Operation& operation, int peer, Span o
   Appointment appointment(*this, peer, operation.channel);
   Sizes mine{out.bytes(), in.bytes()}, theirs;
   Sending sending(*this, operation, peer);
-  meeting_bytes_.fetch_add(sizeof(mine), std::memory_order_relaxed);
+  count_meeting(sizeof(mine));
   co_await sending.start(message_in(mine));
   co_await receive_into(operation, peer, message_in(theirs), Combine::copy);
   if (theirs.sends != mine.takes || theirs.takes != mine.sends) {

@@ -3,7 +3,7 @@
 namespace skein {
 
 NcclFabric::NcclFabric(std::unique_ptr<Fabric> control, const nccl::Api& api, bool required)
-    : Fabric(control->loop()),
+    : ForwardingFabric(*control, nullptr, static_cast<Collectives&>(*this)),
       control_(std::move(control)),
       api_(api),
       required_(required),
@@ -18,35 +18,18 @@ NcclFabric::~NcclFabric() {
 }
 
 Traits NcclFabric::traits() const {
-  Traits out = control_->traits();
+  Traits out = ForwardingFabric::traits();
   out.ring_order = out.ring_order && !comm_;
   out.own_order = comm_ != nullptr;
   out.devices_only = required_;
   return out;
 }
 
-std::uint64_t NcclFabric::bytes_sent() const {
-  return Fabric::bytes_sent() + control_->bytes_sent() -
-         meeting_bytes_.load(std::memory_order_relaxed);
-}
-
 std::string NcclFabric::why_staged() const {
-  if (!comm_) return why_not_.empty() ? control_->why_staged() : why_not_;
+  if (!comm_) return why_not_.empty() ? ForwardingFabric::why_staged() : why_not_;
   return "messages between two workers go through the host, since they have no order that all "
          "know: "
          "NCCL carries collectives and exchanges";
-}
-
-std::unique_ptr<Memory> NcclFabric::allocate_on_host(std::size_t count, Type type) {
-  return control_->allocate_on_host(count, type);
-}
-
-std::unique_ptr<Memory> NcclFabric::allocate_on_device(std::size_t count, Type type) {
-  return control_->allocate_on_device(count, type);
-}
-
-Fabric::Route NcclFabric::route(int peer, Channel channel) {
-  return control_->route(peer, channel);
 }
 
 Task<> NcclFabric::run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) {

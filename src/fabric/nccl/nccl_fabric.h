@@ -28,47 +28,28 @@
 #include <string>
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "fabric/forwarding.h"
 #include "fabric/nccl/communicator.h"
 #include "fabric/nccl/messages.h"
 
 namespace skein {
 
-class NcclFabric final : public Fabric {
+class NcclFabric final : public ForwardingFabric, private Collectives {
  public:
   // Without `required` workers whose devices NCCL cannot join go through the control plane, and
   // why_staged() says so; with it meet_on_device() throws Error.
   NcclFabric(std::unique_ptr<Fabric> control, const nccl::Api& api, bool required);
   ~NcclFabric() override;
 
-  std::string name() const override { return required_ || comm_ ? "nccl" : control_->name(); }
-  int rank() const override { return control_->rank(); }
-  int size() const override { return control_->size(); }
-  EventSource* events() override { return control_->events(); }
+  std::string name() const override {
+    return required_ || comm_ ? "nccl" : ForwardingFabric::name();
+  }
   Traits traits() const override;
-  Chunking chunking() const override { return control_->chunking(); }
-  Range part(std::size_t count, int rank) const override { return control_->part(count, rank); }
-  std::uint64_t bytes_sent() const override;
-  void observe(WaitObserver* observer) override { control_->observe(observer); }
-  void progressed() override { control_->progressed(); }
-  Time latest_sign() const override { return control_->latest_sign(); }
-  void pass_on(Time sign) override { control_->pass_on(sign); }
-  void fail(const std::string& reason) override { control_->fail(reason); }
-  std::optional<bool> expel(int peer) override { return control_->expel(peer); }
-  bool expelled(int rank) const override { return control_->expelled(rank); }
+  std::uint64_t bytes_sent() const override {
+    return ForwardingFabric::bytes_sent() + own_bytes_.load(std::memory_order_relaxed);
+  }
   Task<> meet_on_device(Limit limit) override;
   std::string why_staged() const override;
-
- protected:
-  std::unique_ptr<Memory> allocate_on_host(std::size_t count, Type type) override;
-  std::unique_ptr<Memory> allocate_on_device(std::size_t count, Type type) override;
-  Route route(int peer, Channel channel) override;
-  Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
-  Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
-  Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;
-  Task<> run_combine(const Operation& operation, Span record, const Merge& merge) override;
-  Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
-  Task<> run_exchange(const Operation& operation, int peer, Span out, Span in) override;
 
  private:
   enum class Kind : std::uint32_t { reduce_scatter = 1, all_gather, all_reduce, broadcast };
@@ -95,11 +76,23 @@ class NcclFabric final : public Fabric {
     Time noticed;
   };
 
-  class Pledge;
+  Range part_of(std::size_t count, int rank) const override { return control_->part(count, rank); }
+  Task<> run_reduce_scatter(const Operation& operation, Span buffer, Wire wire) override;
+  Task<> run_all_gather(const Operation& operation, Span buffer, Wire wire) override;
+  Task<> run_all_reduce(const Operation& operation, Span buffer, Wire wire) override;
+  Task<> run_combine(const Operation& operation, Span record, const Merge& merge) override;
+  Task<> run_broadcast(const Operation& operation, Span buffer, int root) override;
+  Task<> run_exchange(const Operation& operation, int peer, Span out, Span in) override;
+
   class Leading;
   class Launching;
   class Appointment;
   struct Answer;
+
+  void count_sent(std::size_t bytes) { own_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  // What the control plane sends of NCCL's operations is no values.
+  void count_meeting(std::size_t bytes) { own_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // Which memory goes to NCCL.
   bool takes(Span buffer) const {
@@ -157,6 +150,7 @@ class NcclFabric final : public Fabric {
   void forget_communicator();
 
   std::unique_ptr<Fabric> control_;
+  MessageCollectives by_messages_{*this};
   const nccl::Api& api_;
   bool required_;
   std::string why_not_;  // NCCL joins nobody's devices, where that is not required
@@ -166,7 +160,7 @@ class NcclFabric final : public Fabric {
   std::map<std::pair<int, Channel>, std::deque<std::uint64_t>> granted_;
   std::map<std::pair<int, Channel>, int> given_up_;  // exchanges that a grant may yet come for
   Signal changed_;                                   // any of these, or over_
-  std::atomic<std::uint64_t> meeting_bytes_{0};      // of the control plane's, which are no values
+  std::atomic<std::uint64_t> own_bytes_{0};  // NCCL's, less what is sent to meet, modulo 2^64
 
   std::deque<InFlight> in_flight_;
   std::optional<Lost> lost_;

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "core/on_exit.h"
 #include "core/packed.h"
 #include "fabric/nccl/nccl_fabric.h"
 #include "skein/error.h"
@@ -28,24 +29,6 @@ constexpr Duration kCalledOff = std::chrono::seconds(1);
 
 }  // namespace
 
-// Others launch what this rank has a number for: if it does not, they would wait for it for ever.
-class NcclFabric::Pledge {
- public:
-  Pledge(NcclFabric& fabric, const Operation& operation) : fabric_(fabric), operation_(operation) {}
-  Pledge(const Pledge&) = delete;
-  Pledge& operator=(const Pledge&) = delete;
-  ~Pledge() {
-    if (!kept)
-      fabric_.end_nccl(fmt::format("rank {} has given up {}", fabric_.rank(), describe(operation_)),
-                       fabric_.rank());
-  }
-  bool kept = false;
-
- private:
-  NcclFabric& fabric_;
-  const Operation& operation_;
-};
-
 // Lets those who wait for an answer of this rank, or for its word, know when there will be none.
 class NcclFabric::Leading {
  public:
@@ -58,8 +41,7 @@ class NcclFabric::Leading {
     if (ended) return;
     if (fabric_.rank() != 0) control.give_up_sends(operation_);
     if (fabric_.rank() != 0) return;
-    for (int peer = 1; peer < fabric_.size(); ++peer)
-      control.give_up(control.line(peer, operation_.channel, true), operation_);
+    for (int peer = 1; peer < fabric_.size(); ++peer) control.give_up_sends_to(operation_, peer);
   }
   bool ended = false;
 
@@ -83,15 +65,20 @@ Task<> NcclFabric::on_control(const Operation& operation, Task<> body) {
   std::rethrow_exception(error);
 }
 
+// Others launch what this rank has a number for: if it does not, they would wait for it for ever.
 Task<> NcclFabric::pledged(const Operation& operation, Task<> body) {
-  Pledge pledge(*this, operation);
+  bool kept = false;
+  const OnExit gives_up([&] {
+    if (!kept)
+      end_nccl(fmt::format("rank {} has given up {}", rank(), describe(operation)), rank());
+  });
   try {
     co_await body;
   } catch (const IoError& error) {
     end_nccl(error.what(), error.peer());
     throw;
   }
-  pledge.kept = true;
+  kept = true;
 }
 
 Task<> NcclFabric::collective(const Operation& operation, Announcement what, Stages stages) {
@@ -136,7 +123,7 @@ Task<> NcclFabric::lead(const Operation& operation, Announcement what, const Sta
   std::vector<Ticket> tickets(peers + 1);
   for (int peer = 1; peer < size() && tickets[0].refused == 0; ++peer)
     co_await hear(operation, peer, what, tickets[0]);
-  meeting_bytes_.fetch_add(peers * sizeof(Ticket), std::memory_order_relaxed);
+  count_meeting(peers * sizeof(Ticket));
   if (tickets[0].refused != 0) {
     leading.ended = true;
     for (int peer = 1; peer < size(); ++peer)
@@ -163,7 +150,7 @@ Task<> NcclFabric::follow(const Operation& operation, Announcement what, const S
   check_not_over(operation);
   const Duration longest = allowance(operation);
   Leading leading(*this, operation);
-  meeting_bytes_.fetch_add(sizeof(what), std::memory_order_relaxed);
+  count_meeting(sizeof(what));
   co_await control_->start_send(operation, 0, message_in(what));
   Operation answer = operation;
   answer.limit = operation.limit.later(kForAnAnswer);

@@ -99,7 +99,7 @@ void NcclFabric::end_nccl(const std::string& why, int peer) {
 }
 
 void NcclFabric::tell(int peer, Note note) {
-  meeting_bytes_.fetch_add(sizeof(note), std::memory_order_relaxed);
+  count_meeting(sizeof(note));
   control_->send_and_forget(kNotes, peer, message_in(note));
 }
 

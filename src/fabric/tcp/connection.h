@@ -26,11 +26,9 @@
 
 #include "core/loop.h"
 #include "core/span.h"
-#include "fabric/fabric.h"
-#include "fabric/signs.h"
-#include "fabric/tcp/boxes.h"
+#include "fabric/boxed_peer.h"
+#include "fabric/part_memory.h"
 #include "fabric/tcp/frame.h"
-#include "fabric/tcp/frame_memory.h"
 #include "fabric/tcp/lane.h"
 #include "fabric/tcp/pulse.h"
 #include "fabric/tcp/stream.h"
@@ -38,45 +36,28 @@
 
 namespace skein::tcp {
 
+using boxed::Inbox;
+using boxed::kMessageCost;
+using boxed::kWindow;
+using boxed::Outbox;
+
 struct ConnectionOptions {
   Duration least_silence = kLeastSilence;     // Pulse says what for
   std::size_t streams = 1, most_streams = 1;  // Widening does
   Duration first_silence = kLeastSilence;     // Pulse again
 
   // That all connections of a worker share.
-  std::shared_ptr<FrameMemory> memory = std::make_shared<FrameMemory>();
+  std::shared_ptr<boxed::PartMemory> memory = std::make_shared<boxed::PartMemory>(
+      kMostOfAFrame, kMostOfAFrame / 2, boxed::kWindow / kMostOfAFrame);
 };
 
-class Connection {
+class Connection final : public BoxedPeer {
  public:
   Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
              const ConnectionOptions& options = {});
 
-  Outbox& outbox(Channel channel);
-  Inbox& inbox(Channel channel);
-
-  // Puts a message on its way; its memory must stay until it has left `box.messages`.
-  void post(Outbox& box, Span data);
-
-  // The memory of what has been posted goes away: copies what may still be needed of it.
-  void keep_messages(Outbox& box);
-
-  // Forgets what has not been written, but for the frames that have been begun, and tells the peer.
-  void close(Outbox& box);
-
-  // From now on the first message of `box` goes to `receive`, which outlives that, until stop().
-  // When a part of it has arrived by then, the box is closed: nobody can have the whole any more.
-  void start(Inbox& box, const Inbox::Receive& receive);
-  void stop(Inbox& box);
-  void close(Inbox& box);
-
-  // Drops the first message, which is complete; its receive has ended.
-  void pop(Inbox& box);
-
-  void fail(const std::string& reason);
-
-  // Asks for a sign of progress.
-  void ask();
+  void fail(const std::string& reason) override;
+  void ask() override;
 
   // To be called every kBeatEvery: sends a heartbeat, and loses a peer of whom nothing has come for
   // too long.
@@ -105,15 +86,8 @@ class Connection {
   // nothing more from the former one. Throws IoError when it cannot have.
   void attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_t received);
 
-  // When the peer last showed progress, as far as this worker knows. Passed on to those who wait
-  // for this worker as long as it waits for the peer.
-  Time sign() const { return sign_; }
-  void await(bool begins) { awaited_ += begins ? 1 : -1; }
-
-  // Why the peer will never answer, or empty; what it said it failed of.
-  std::string trouble() const;
-  const std::string& failure() const { return failure_; }
-  bool lost() const { return !lost_.empty(); }
+  std::string trouble() const override;
+  bool lost() const override { return !lost_.empty(); }
 
   // Says goodbye. Then, whether the peer has all that was sent: call it until it is so.
   void leave();
@@ -140,7 +114,8 @@ class Connection {
   void broken(Lane& lane, const std::string& reason);
   bool left() const { return left_at_ > 0 && received_ >= left_at_; }
 
-  void send();
+  void say(Word word, Channel channel, std::uint64_t total) override;
+  void send() override;
   void send(Lane& lane, bool takes_more);
   void measure();
   void widen();
@@ -152,11 +127,8 @@ class Connection {
   void depart_part(Lane& lane, Outbox& box);
   void number(Frame& frame, Sent sent);
   Sent& sent(std::uint64_t sequence) { return sent_[sequence - acknowledged_ - 1]; }
-  void queue(Outbox& box);
   void keep(std::uint64_t sequence);
-  void keep_sent(Outbox& box);
-  static void release(Outbox& box);
-  void forget_messages(Outbox& box);
+  void keep_sent(Outbox& box) override;
   void tell(const Frame& frame, const std::string& text = "");
   void acknowledge(std::uint64_t received);
 
@@ -175,26 +147,19 @@ class Connection {
   void end_copy(Lane& lane);
   void heed(const Lane& lane);
   void mark_received(std::uint64_t sequence);
-  void settle(Inbox& box);
-  static void put(const Inbox::Receive& receive, std::uint64_t offset, std::byte* bytes,
-                  std::size_t length);
-  void let_go(Inbox& box, std::uint64_t bytes);
-  void notify_all();
-  void hear();
+  void discard(Inbox& box) override;
+  void give_back(std::unique_ptr<std::byte[]> bytes, std::size_t length) override {
+    options_.memory->give_back(std::move(bytes), length);
+  }
 
-  Loop& loop_;
-  Signs& signs_;
   const ConnectionOptions options_;
   Pulse pulse_;
   Widening widening_;
   std::deque<Lane> lanes_;  // the first is there from the beginning
-  std::map<Channel, Outbox> outboxes_;
-  std::map<Channel, Inbox> inboxes_;
 
   std::deque<Note> notes_;  // numbered frames without data, which go first
   std::optional<Frame> ask_, answer_;
   bool beat_due_ = false, acknowledgement_due_ = false, widen_due_ = false;
-  std::deque<Outbox*> turns_;
   std::deque<Sent> sent_;            // from acknowledged_ + 1 on
   std::deque<std::uint64_t> again_;  // what of it is sent again
   std::uint64_t acknowledged_ = 0;   // by the peer
@@ -211,10 +176,8 @@ class Connection {
   std::uint64_t moved_ = 0;     // bytes that left meanwhile
   std::size_t peer_wants_ = 1;  // streams
 
-  Time sign_{};
-  int awaited_ = 0;
   std::uint64_t left_at_ = 0;
-  std::string broken_by_, failure_, lost_;
+  std::string broken_by_, lost_;
 };
 
 }  // namespace skein::tcp

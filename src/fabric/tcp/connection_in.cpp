@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/on_exit.h"
 #include "fabric/tcp/bytes.h"
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/errors.h"
@@ -16,9 +17,6 @@ namespace {
 
 // Taken in at once before others get their turn.
 constexpr std::size_t kMostAtOnce = 1 << 20;
-
-// How much is taken before the sender is told: often enough that it never runs out.
-constexpr std::uint64_t kTellEvery = kWindow / 4;
 
 // How much arrives before it is acknowledged, if nobody waits for that: it is kept so long.
 constexpr std::uint64_t kAcknowledgeEvery = std::uint64_t{256} * 1024;
@@ -33,32 +31,11 @@ constexpr std::uint32_t kMostMessages = kWindow / kMessageCost;
 // are coroutines between the two.
 constexpr int kMostHesitations = 8;
 
-// Whatever has been taken in by its end is a sign of life.
-class Heard {
- public:
-  Heard(const std::size_t& bytes, Pulse& pulse, const Loop& loop)
-      : bytes_(bytes), pulse_(pulse), loop_(loop) {}
-  Heard(const Heard&) = delete;
-  Heard& operator=(const Heard&) = delete;
-  ~Heard() {
-    if (bytes_ > 0) pulse_.hear(loop_.now());
-  }
-
- private:
-  const std::size_t& bytes_;
-  Pulse& pulse_;
-  const Loop& loop_;
-};
-
 void require(bool holds, const char* what) {
   if (!holds) throw IoError(fmt::format("it sent {}", what));
 }
 
 }  // namespace
-
-Inbox& Connection::inbox(Channel channel) {
-  return inboxes_.try_emplace(channel, loop_, channel).first->second;
-}
 
 void Connection::ready(Lane& lane) {
   receive(lane);
@@ -69,7 +46,9 @@ void Connection::receive(Lane& lane) {
   if (lost() || !lane.stream) return;
   try {
     std::size_t taken_in = 0;
-    const Heard heard(taken_in, pulse_, loop_);
+    const OnExit heard([&] {  // whatever has come by then is a sign of life
+      if (taken_in > 0) pulse_.hear(loop().now());
+    });
     while (taken_in < kMostAtOnce && !lost()) {
       if (lane.header_got < kFrameBytes) {
         const std::size_t got =
@@ -248,7 +227,7 @@ void Connection::end_data(Lane& lane) {
     if (box.receive) settle(box);
   } else {
     if (lane.body == Lane::Body::added)
-      put(*box.receive, frame.offset, lane.scratch.get(), frame.length);
+      box.receive->put(frame.offset, lane.scratch.get(), frame.length);
     arrival.settled += frame.length;
     let_go(box, frame.length);
   }
@@ -265,124 +244,40 @@ void Connection::heed(const Lane& lane) {
     case Kind::taken: {
       Outbox& box = outbox(channel);
       require(frame.total <= box.spent, "an impossible count of what it has taken");
-      box.returned = std::max(box.returned, frame.total);
-      return queue(box);
+      return heed_taken(box, frame.total);
     }
     case Kind::refused:
-      outbox(channel).refused = true;
-      return forget_messages(outbox(channel));
-    case Kind::withdrawn: {
-      Inbox& box = inbox(channel);
-      box.withdrawn = true;
-      box.last = frame.total;
-      return box.moved.notify_all();
-    }
+      return heed_refused(outbox(channel));
+    case Kind::withdrawn:
+      return heed_withdrawn(inbox(channel), frame.total);
     case Kind::failed:
-      failure_ = ByteReader({lane.scratch.get(), frame.length}).get_text(frame.length);
-      if (failure_.empty()) failure_ = "it does not say why";
-      return notify_all();
+      return heed_failed(ByteReader({lane.scratch.get(), frame.length}).get_text(frame.length));
     case Kind::left:
       left_at_ = frame.sequence;
       return notify_all();
     case Kind::acknowledged:
       return acknowledge(std::max(acknowledged_, frame.total));
-    case Kind::ask: {
-      const Duration age = std::max(loop_.now() - signs_.last(), Duration(0));
-      answer_ = {Kind::answer, 0, 0, 0, static_cast<std::uint64_t>(age.count()), frame.offset};
+    case Kind::ask:
+      answer_ = {Kind::answer, 0, 0, 0, age_of_last_sign(), frame.offset};
       return;
-    }
-    case Kind::answer: {
-      const auto now = static_cast<std::uint64_t>(loop_.now().time_since_epoch().count());
-      require(frame.offset <= now, "an answer from the future");
-      const std::uint64_t sign = frame.offset - std::min(frame.offset, frame.total);
-      sign_ = std::max(sign_, Time(Duration(static_cast<std::int64_t>(sign))));
-      if (awaited_ > 0) signs_.pass_on(sign_);
-      return;
-    }
+    case Kind::answer:
+      require(frame.offset <= now_as_count(), "an answer from the future");
+      return heed_answer(frame.offset, frame.total);
     case Kind::beat:
-      return pulse_.beat(loop_.now());
+      return pulse_.beat(loop().now());
     case Kind::widen:
       peer_wants_ = std::clamp<std::uint64_t>(frame.total, 1, options_.most_streams);
       return;
   }
 }
 
-void Connection::notify_all() {
-  for (auto& [channel, each] : outboxes_) each.moved.notify_all();
-  for (auto& [channel, each] : inboxes_) each.moved.notify_all();
-}
-
-void Connection::start(Inbox& box, const Inbox::Receive& receive) {
-  SKEIN_CHECK(!box.receive, "two receives at once on channel {}", box.channel);
-  box.receive = &receive;
-  if (!box.arrivals.empty()) settle(box);
-  send();
-}
-
-void Connection::stop(Inbox& box) {
-  if (!std::exchange(box.receive, nullptr)) return;
-  for (Lane& lane : lanes_)
-    if (lane.box == &box && (lane.body == Lane::Body::direct || lane.body == Lane::Body::added))
+// A closed box takes nothing that comes; one whose receive has stopped, nothing for that.
+void Connection::discard(Inbox& box) {
+  for (Lane& lane : lanes_) {
+    const bool for_receive = lane.body == Lane::Body::direct || lane.body == Lane::Body::added;
+    if (lane.box == &box && (box.closed ? lane.brings_data() : for_receive))
       lane.body = Lane::Body::discarded;
-  if (!box.arrivals.empty() && box.arrivals.front().known && !box.arrivals.front().complete())
-    close(box);
-}
-
-void Connection::close(Inbox& box) {
-  if (box.closed) return;
-  box.closed = true;
-  box.arrivals.clear();
-  for (Lane& lane : lanes_)
-    if (lane.box == &box && lane.brings_data()) lane.body = Lane::Body::discarded;
-  tell({Kind::refused, static_cast<std::uint32_t>(box.channel), 0, 0, 0, 0});
-  send();
-}
-
-void Connection::pop(Inbox& box) {
-  SKEIN_CHECK(!box.arrivals.empty() && box.arrivals.front().complete(), "a message is dropped");
-  box.arrivals.pop_front();
-  ++box.first;
-  box.receive = nullptr;
-  let_go(box, kMessageCost);
-  send();
-}
-
-// What waited for the receive goes where it belongs. A frame that has begun to wait does so to its
-// end.
-void Connection::settle(Inbox& box) {
-  Inbox::Arrival& arrival = box.arrivals.front();
-  if (arrival.pieces.empty() || box.receive->into.bytes() != arrival.total) return;
-  for (Inbox::Piece& piece : arrival.pieces) {
-    put(*box.receive, piece.offset, piece.bytes.get(), piece.length);
-    options_.memory->give_back(std::move(piece.bytes), piece.length);
   }
-  arrival.pieces.clear();
-  arrival.settled += arrival.waiting;
-  let_go(box, std::exchange(arrival.waiting, 0));
-}
-
-void Connection::put(const Inbox::Receive& receive, std::uint64_t offset, std::byte* bytes,
-                     std::size_t length) {
-  if (length == 0) return;
-  if (receive.combine == Combine::copy) {
-    std::memcpy(static_cast<std::byte*>(receive.into.data) + offset, bytes, length);
-    return;
-  }
-  const std::size_t element = size_of(receive.into.type);
-  const Span into = receive.into.at({offset / element, length / element});
-  add(into, {bytes, into.count, into.device, into.type});
-}
-
-void Connection::let_go(Inbox& box, std::uint64_t bytes) {
-  box.taken += bytes;
-  if (box.taken - box.told < kTellEvery) return;
-  box.told = box.taken;
-  tell({Kind::taken, static_cast<std::uint32_t>(box.channel), 0, 0, box.taken, 0});
-}
-
-void Connection::hear() {
-  sign_ = loop_.now();
-  signs_.progressed();
 }
 
 }  // namespace skein::tcp

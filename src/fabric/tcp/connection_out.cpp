@@ -23,16 +23,6 @@ std::unique_ptr<std::byte[]> copy_of(const std::byte* data, std::size_t bytes) {
   return out;
 }
 
-// The part of the next message that goes next, and what it costs.
-Outbox::Message& next_message(Outbox& box) { return box.messages[box.departed]; }
-std::size_t next_part(Outbox& box) {
-  return std::min<std::size_t>(next_message(box).left, kMostOfAFrame);
-}
-std::uint64_t cost(Outbox& box) {
-  const Outbox::Message& message = next_message(box);
-  return next_part(box) + (message.left == message.total ? kMessageCost : 0);
-}
-
 void append(std::vector<std::byte>& out, const Frame& frame, const std::string& text = "") {
   const FrameBytes header = encode(frame);
   const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
@@ -41,23 +31,6 @@ void append(std::vector<std::byte>& out, const Frame& frame, const std::string& 
 }
 
 }  // namespace
-
-Outbox& Connection::outbox(Channel channel) {
-  return outboxes_.try_emplace(channel, loop_, channel).first->second;
-}
-
-void Connection::post(Outbox& box, Span data) {
-  const auto* bytes = static_cast<const std::byte*>(data.data);
-  box.messages.push_back({bytes, data.bytes(), data.bytes(), box.next++, nullptr, 0, false});
-  queue(box);
-  send();
-}
-
-void Connection::queue(Outbox& box) {
-  if (box.in_turn || box.waiting() == 0 || box.spent - box.returned + cost(box) > kWindow) return;
-  box.in_turn = true;
-  turns_.push_back(&box);
-}
 
 void Connection::tell(const Frame& frame, const std::string& text) {
   notes_.push_back({frame, text});
@@ -105,22 +78,15 @@ bool Connection::next_departure(Lane& lane) {
     again_.pop_front();
     return true;
   }
-  while (!turns_.empty() && sent_.size() < kMostUnacknowledged) {
-    Outbox& box = *turns_.front();
-    turns_.pop_front();
-    box.in_turn = false;
-    if (box.waiting() == 0) continue;  // it was forgotten
-    depart_part(lane, box);
-    return true;
-  }
-  return false;
+  Outbox* const box = sent_.size() < kMostUnacknowledged ? next_turn() : nullptr;
+  if (box) depart_part(lane, *box);
+  return box != nullptr;
 }
 
 // The next part of the next message.
 void Connection::depart_part(Lane& lane, Outbox& box) {
   Outbox::Message& message = next_message(box);
   const std::size_t length = next_part(box);
-  box.spent += cost(box);
   Sent sent;
   sent.body = message.data;
   sent.length = length;
@@ -144,15 +110,7 @@ void Connection::depart_part(Lane& lane, Outbox& box) {
               last && !small};
   number(frame, std::move(sent));
   depart(lane, frame.sequence);
-  message.data += length;
-  message.left -= length;
-  if (last) {
-    message.departed = true;
-    ++box.departed;
-    release(box);
-    box.moved.notify_all();
-  }
-  queue(box);
+  part_has_left(box);
 }
 
 void Connection::depart(Lane& lane, std::uint64_t sequence) {
@@ -178,9 +136,9 @@ void Connection::send() {
 }
 
 void Connection::measure() {
-  const bool full = !turns_.empty();
+  const bool full = has_turns();
   if (full == full_) return;
-  const Time now = loop_.now();
+  const Time now = loop().now();
   if (full_) full_for_ += now - full_since_;
   full_since_ = now;
   full_ = full;
@@ -207,16 +165,6 @@ void Connection::send(Lane& lane, bool takes_more) {
     lane.mute = true;
     lane.stream->again();
     send_again();
-  }
-}
-
-// Messages that nobody can ask for again, or whose parts have copies.
-void Connection::release(Outbox& box) {
-  while (!box.messages.empty() && box.messages.front().departed &&
-         box.messages.front().parts == 0) {
-    box.messages.pop_front();
-    --box.departed;
-    box.moved.notify_all();
   }
 }
 
@@ -258,34 +206,6 @@ void Connection::keep_sent(Outbox& box) {
   for (Outbox::Message& message : box.messages) message.parts = 0;
 }
 
-void Connection::keep_messages(Outbox& box) {
-  keep_sent(box);
-  release(box);
-  for (Outbox::Message& message : box.messages) {
-    if (message.own) continue;
-    message.own = copy_of(message.data, message.left);
-    message.data = message.own.get();
-  }
-}
-
-// What has left must be whole: the peer expects its bytes.
-void Connection::forget_messages(Outbox& box) {
-  keep_sent(box);
-  box.dropped |= box.waiting() > 0;
-  box.messages.clear();
-  box.departed = 0;
-  box.moved.notify_all();
-}
-
-void Connection::close(Outbox& box) {
-  if (box.closed) return;
-  box.closed = true;
-  forget_messages(box);
-  if (!box.refused)
-    tell({Kind::withdrawn, static_cast<std::uint32_t>(box.channel), 0, 0, box.spent, 0});
-  send();
-}
-
 void Connection::fail(const std::string& reason) {
   const std::string text = reason.substr(0, kMostOfAText);
   tell({Kind::failed, 0, 0, static_cast<std::uint32_t>(text.size()), 0, 0}, text);
@@ -293,9 +213,15 @@ void Connection::fail(const std::string& reason) {
 }
 
 void Connection::ask() {
-  const auto now = static_cast<std::uint64_t>(loop_.now().time_since_epoch().count());
-  ask_ = {Kind::ask, 0, 0, 0, 0, now};
+  ask_ = {Kind::ask, 0, 0, 0, 0, now_as_count()};
   send();
+}
+
+void Connection::say(Word word, Channel channel, std::uint64_t total) {
+  const Kind kind = word == Word::taken     ? Kind::taken
+                    : word == Word::refused ? Kind::refused
+                                            : Kind::withdrawn;
+  tell({kind, static_cast<std::uint32_t>(channel), 0, 0, total, 0});
 }
 
 }  // namespace skein::tcp

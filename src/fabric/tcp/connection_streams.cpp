@@ -12,12 +12,10 @@ namespace skein::tcp {
 
 Connection::Connection(Loop& loop, std::unique_ptr<Stream> stream, Signs& signs,
                        const ConnectionOptions& options)
-    : loop_(loop),
-      signs_(signs),
+    : BoxedPeer(loop, signs, kMostOfAFrame),
       options_(options),
       pulse_(loop.now(), options.least_silence, options.first_silence),
-      widening_(options.streams, options.most_streams),
-      sign_(loop.now()) {
+      widening_(options.streams, options.most_streams) {
   attach(lane(0), std::move(stream), 0);
 }
 
@@ -37,7 +35,7 @@ void Connection::attach(Lane& lane, std::unique_ptr<Stream> stream, std::uint64_
   lane.stream->give_up_after(options_.least_silence / 2);
   lane.stream->again();  // what has come before is reported to nobody
   acknowledgement_due_ = true;
-  pulse_.hear(loop_.now());
+  pulse_.hear(loop().now());
 }
 
 // What was sent on streams that take nothing any more goes again, on whichever is free: nothing
@@ -64,7 +62,7 @@ void Connection::broken(Lane& lane, const std::string& reason) {
   if (lost()) return;
   break_off(lane);
   broken_by_ = reason;
-  if (left() || !failure_.empty() || !on_broken) return lose(reason);
+  if (left() || !failure().empty() || !on_broken) return lose(reason);
   send_again();
   on_broken(lane.index);
 }
@@ -74,7 +72,7 @@ void Connection::lose(const std::string& reason) {
   lost_ = reason.empty() ? "the connection ended" : reason;
   for (const Lane& lane : lanes_)
     if (lane.stream) ::shutdown(lane.stream->socket(), SHUT_RDWR);
-  for (auto& [channel, each] : outboxes_) {
+  for (auto& [channel, each] : outboxes()) {
     each.dropped |= !each.messages.empty();
     forget_messages(each);
   }
@@ -82,7 +80,7 @@ void Connection::lose(const std::string& reason) {
 }
 
 std::string Connection::trouble() const {
-  if (!failure_.empty()) return fmt::format("which failed: {}", failure_);
+  if (!failure().empty()) return fmt::format("which failed: {}", failure());
   if (left()) return "which has left the run";
   if (lost()) return fmt::format("which was lost: {}", lost_);
   return "";
@@ -96,7 +94,7 @@ void Connection::beat() {
     receive(lane);  // what has come is heard before it is missed
     whole = whole && (lane.stream || !lane.begun);
   }
-  pulse_.pass(loop_.now());
+  pulse_.pass(loop().now());
   if (pulse_.silent())
     return lose(whole
                     ? fmt::format("nothing has come from it for {:.1f} s, not even a heartbeat",
@@ -115,7 +113,7 @@ std::size_t Connection::up() const {
 }
 
 void Connection::widen() {
-  const Time now = loop_.now();
+  const Time now = loop().now();
   if (full_) full_for_ += now - std::exchange(full_since_, now);
   widening_.pass(std::exchange(moved_, 0), std::exchange(full_for_, Duration(0)), up());
   const std::size_t wanted = std::max(widening_.count(), peer_wants_);
@@ -140,10 +138,7 @@ bool Connection::gone() {
   const bool flushed = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
     return !lane.stream || (!lane.departing && lane.stream->flushed());
   });
-  const bool sent = notes_.empty() && sent_.empty() &&
-                    std::all_of(outboxes_.begin(), outboxes_.end(),
-                                [](const auto& each) { return each.second.messages.empty(); });
-  return flushed && sent;
+  return flushed && notes_.empty() && sent_.empty() && !has_messages();
 }
 
 }  // namespace skein::tcp

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/tcp/boxes.h"
+#include "fabric/boxes.h"
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/stream.h"
 
@@ -64,7 +64,7 @@ struct Lane {
   std::size_t body_got = 0;
   std::uint64_t cost = 0;  // of the frame, against its channel's window
   int hesitations = 0;
-  Inbox* box = nullptr;  // of the frame, when it is data
+  boxed::Inbox* box = nullptr;  // of the frame, when it is data
   std::unique_ptr<std::byte[]> scratch;
   std::unique_ptr<std::byte[]> staged;  // where the body goes that waits for its receiver
 };

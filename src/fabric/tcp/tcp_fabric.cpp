@@ -34,7 +34,7 @@ ConnectionOptions connection_options(const TcpOptions& options) {
 }  // namespace
 
 TcpFabric::TcpFabric(Loop& loop, const TcpOptions& options)
-    : BoxedFabric(loop), options_(options), tls_(proof_of(options)) {
+    : BoxedFabric(loop, options.rank, options.size), options_(options), tls_(proof_of(options)) {
   const ConnectionOptions each = connection_options(options);
   Met met = meet(loop, poller_, tls_, options_);
   for (auto& stream : met.streams)

@@ -12,14 +12,12 @@
 
 namespace skein::tcp {
 
-class TcpFabric final : public BoxedFabric<Connection, Outbox, Inbox> {
+class TcpFabric final : public BoxedFabric {
  public:
   TcpFabric(Loop& loop, const TcpOptions& options);
   ~TcpFabric() override;  // peers that still wait for this rank get IoError
 
   std::string name() const override { return "tcp"; }
-  int rank() const override { return options_.rank; }
-  int size() const override { return options_.size; }
   EventSource* events() override { return &poller_; }
 
  private:

@@ -1,4 +1,5 @@
-// What is sent to a peer on one channel, and what is received from it.
+// What is sent to a peer on one channel, and what is received from it, where messages are cut into
+// parts: the boxes of `tcp` and `mpi`.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,11 @@
 
 #include "core/loop.h"
 #include "core/span.h"
-#include "fabric/fabric.h"
+#include "fabric/operation.h"
 
-namespace skein::tcp {
+namespace skein::boxed {
 
+// How far a sender may be ahead of the receiver on a channel, in bytes.
 inline constexpr std::uint64_t kWindow = 4 << 20;
 inline constexpr std::uint64_t kMessageCost = 64;  // what a message counts beside its bytes
 
@@ -42,7 +44,7 @@ struct Outbox {
   std::size_t departed = 0;      // how many of them have left
   std::uint32_t next = 0;
   std::uint64_t spent = 0, returned = 0;  // bytes that left, and of those, that were taken
-  bool in_turn = false;                   // waits for its turn to be written
+  bool in_turn = false;                   // waits for its turn to leave
   bool refused = false;                   // by the peer: it takes nothing more
   bool dropped = false;                   // some of it will never arrive
   bool closed = false;                    // by this side
@@ -75,6 +77,9 @@ struct Inbox {
   struct Receive {
     Span into;
     Combine combine;
+
+    // Puts a part of the message there.
+    void put(std::uint64_t offset, const std::byte* bytes, std::size_t length) const;
   };
 
   // Something has come of the next message, and its size with it.
@@ -95,4 +100,4 @@ struct Inbox {
   Signal moved;
 };
 
-}  // namespace skein::tcp
+}  // namespace skein::boxed
