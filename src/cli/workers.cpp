@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "launch/board.h"
+#include "observe/board.h"
 #include "skein/error.h"
 
 namespace skein {

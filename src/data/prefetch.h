@@ -8,7 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/upload.h"
-#include "runtime/load_ahead.h"
+#include "feed/load_ahead.h"
 
 namespace skein {
 

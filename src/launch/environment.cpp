@@ -249,8 +249,6 @@ std::optional<Placement> detect_cluster(const Getenv& getenv, pid_t parent) {
 
 }  // namespace
 
-const char* process_environment(const char* name) { return std::getenv(name); }
-
 std::string first_host(std::string_view hostlist) {
   std::string host;
   while (!hostlist.empty() && hostlist.front() != ',') {

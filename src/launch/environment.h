@@ -4,19 +4,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/getenv.h"
+
 namespace skein {
-
-// Looks up an environment variable: its value, or nullptr when it is not set. Injected, so that a
-// test needs no environment. A variable set to nothing counts as not set.
-using Getenv = std::function<const char*(const char*)>;
-
-// The environment of this process.
-const char* process_environment(const char* name);
 
 // One worker's place in its run.
 struct Placement {

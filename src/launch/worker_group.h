@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "launch/board.h"
 #include "launch/crew.h"
+#include "observe/board.h"
 
 namespace skein {
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <limits>
 
+#include "core/field_names.h"
 #include "core/parse_number.h"
 #include "keep/run_folder.h"
-#include "core/field_names.h"
 
 namespace skein {
 namespace {

@@ -9,7 +9,7 @@
 #include "strategy/abs.h"
 #include "strategy/allreduce.h"
 #include "strategy/dear.h"
-#include "strategy/gossip.h"
+#include "strategy/gossip/gossip.h"
 #include "strategy/lasgd.h"
 #include "strategy/local.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/feed.h"
+#include "feed/feed.h"
 #include "skein/torch_share.h"
 #include "strategy/worker.h"
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "launch/board.h"
+#include "observe/board.h"
 #include "torch/distributed_impl.h"
 #include "torch/lent_model.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/feed.h"
+#include "feed/feed.h"
 #include "torch/distributed_impl.h"
 #include "torch/share_loop.h"
 

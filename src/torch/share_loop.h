@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/home_process.h"
-#include "launch/board.h"
-#include "runtime/load_ahead.h"
+#include "feed/load_ahead.h"
+#include "observe/board.h"
 #include "skein/torch.h"
 
 namespace skein {

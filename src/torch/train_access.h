@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "core/trace.h"
 #include "keep/checkpoint_state.h"
-#include "launch/board.h"
+#include "observe/board.h"
 #include "runtime/calls.h"
 #include "skein/torch.h"
 #include "torch/named_tensor.h"

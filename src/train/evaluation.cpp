@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/feed.h"
+#include "feed/feed.h"
 
 namespace skein {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "feed/feed.h"
 #include "keep/checkpoint_state.h"
-#include "runtime/feed.h"
 #include "skein/torch.h"
 #include "torch/train_access.h"
 #include "train/options.h"

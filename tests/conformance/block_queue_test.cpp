@@ -1,5 +1,5 @@
 // The queue of data blocks on real ranks of different speed.
-#include "runtime/block_queue.h"
+#include "feed/block_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // gossip and acid on real ranks, without torch: pairing by messages, exchanges while ranks compute,
 // and a rank that dies.
-#include "strategy/gossip.h"
+#include "strategy/gossip/gossip.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

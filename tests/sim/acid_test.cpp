@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/gossip_scenarios.h"
-#include "strategy/gossip_plan.h"
+#include "strategy/gossip/gossip_plan.h"
 
 namespace skein::sim {
 namespace {

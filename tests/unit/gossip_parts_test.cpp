@@ -6,11 +6,11 @@
 #include "core/packed.h"
 #include "kernels/kernels.h"
 #include "kernels/threads.h"
-#include "strategy/averaging_clock.h"
-#include "strategy/expectation.h"
-#include "strategy/gossip_plan.h"
-#include "strategy/live_model.h"
-#include "strategy/tally.h"
+#include "strategy/gossip/averaging_clock.h"
+#include "strategy/gossip/expectation.h"
+#include "strategy/gossip/gossip_plan.h"
+#include "strategy/gossip/live_model.h"
+#include "strategy/gossip/tally.h"
 
 namespace skein {
 namespace {

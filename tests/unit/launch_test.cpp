@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
-#include "launch/board.h"
 #include "launch/keepalive.h"
 #include "launch/outbox.h"
 #include "launch/relay.h"
 #include "launch/report.h"
+#include "observe/board.h"
 #include "skein/error.h"
 
 namespace skein {

@@ -1,4 +1,4 @@
-#include "launch/board.h"
+#include "observe/board.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-#include "strategy/assembly.h"
+#include "strategy/gossip/assembly.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "core/packed.h"
-#include "strategy/self_running.h"
+#include "strategy/gossip/self_running.h"
 
 namespace skein {
 namespace {

@@ -1,4 +1,4 @@
-#include "strategy/pairing.h"
+#include "strategy/gossip/pairing.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/packed.h"
 #include "skein/error.h"
-#include "strategy/self_running.h"
+#include "strategy/gossip/self_running.h"
 
 namespace skein {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/block_queue.h"
+#include "feed/block_queue.h"
 #include "skein/world.h"
 
 namespace skein {

@@ -1,4 +1,4 @@
-#include "strategy/live_model.h"
+#include "strategy/gossip/live_model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "strategy/exchanges.h"
+#include "strategy/gossip/exchanges.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "skein/error.h"
-#include "strategy/self_running.h"
+#include "strategy/gossip/self_running.h"
 
 namespace skein {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "feed/shared_blocks.h"
 #include "plan/sampler.h"
 #include "plan/shares.h"
-#include "runtime/shared_blocks.h"
 #include "skein/world.h"
 
 namespace skein {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "strategy/expectation.h"
-#include "strategy/tally.h"
+#include "strategy/gossip/expectation.h"
+#include "strategy/gossip/tally.h"
 #include "strategy/worker.h"
 
 namespace skein {

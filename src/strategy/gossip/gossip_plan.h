@@ -7,7 +7,7 @@
 
 #include "graph/gossip_constants.h"
 #include "graph/topology.h"
-#include "strategy/averaging_clock.h"
+#include "strategy/gossip/averaging_clock.h"
 #include "strategy/option_reader.h"
 
 namespace skein {

@@ -1,4 +1,4 @@
-#include "runtime/feed.h"
+#include "feed/feed.h"
 
 #include <algorithm>
 

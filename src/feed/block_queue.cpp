@@ -1,4 +1,4 @@
-#include "runtime/block_queue.h"
+#include "feed/block_queue.h"
 
 #include <fmt/format.h>
 

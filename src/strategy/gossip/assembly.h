@@ -21,7 +21,7 @@
 #include <optional>
 
 #include "fabric/survivors.h"
-#include "strategy/tally.h"
+#include "strategy/gossip/tally.h"
 #include "strategy/worker.h"
 
 namespace skein {

@@ -1,4 +1,4 @@
-#include "strategy/gossip_plan.h"
+#include "strategy/gossip/gossip_plan.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "strategy/averaging_clock.h"
+#include "strategy/gossip/averaging_clock.h"
 
 #include <algorithm>
 

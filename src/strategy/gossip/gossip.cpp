@@ -1,4 +1,4 @@
-#include "strategy/gossip.h"
+#include "strategy/gossip/gossip.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

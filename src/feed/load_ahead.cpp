@@ -1,4 +1,4 @@
-#include "runtime/load_ahead.h"
+#include "feed/load_ahead.h"
 
 #include <algorithm>
 #include <utility>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "strategy/expectation.h"
-#include "strategy/live_model.h"
+#include "strategy/gossip/expectation.h"
+#include "strategy/gossip/live_model.h"
 #include "strategy/worker.h"
 
 namespace skein {

@@ -1,4 +1,4 @@
-#include "runtime/shared_blocks.h"
+#include "feed/shared_blocks.h"
 
 #include "runtime/world_impl.h"
 

@@ -15,11 +15,11 @@
 #include <string>
 
 #include "fabric/survivors.h"
-#include "strategy/assembly.h"
-#include "strategy/averaging_clock.h"
-#include "strategy/exchanges.h"
-#include "strategy/gossip_plan.h"
-#include "strategy/pairing.h"
+#include "strategy/gossip/assembly.h"
+#include "strategy/gossip/averaging_clock.h"
+#include "strategy/gossip/exchanges.h"
+#include "strategy/gossip/gossip_plan.h"
+#include "strategy/gossip/pairing.h"
 #include "strategy/strategy.h"
 
 namespace skein {

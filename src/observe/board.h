@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "core/clock.h"
-#include "launch/environment.h"
+#include "core/getenv.h"
 
 namespace skein {
 
