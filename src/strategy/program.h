@@ -22,6 +22,7 @@ class Program {
 
   // Runs `action` on the loop: soon, without waiting for it; and at once, while nothing else runs
   // there.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
   virtual void post(std::function<void()> action) { action(); }
   virtual void with_loop(const std::function<void()>& action) { action(); }
 
